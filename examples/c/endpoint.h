@@ -38,8 +38,8 @@ enum { IDLE, OUT, LOST, HERE };        /* of a packet sent */
 struct sent {
 	uint64_t at;
 	uint32_t message;
-	uint16_t stamp;
-	uint8_t state, copies, path;
+	uint16_t stamp, lost_stamp;
+	uint8_t state, copies, path, lost_path;  /* of the copy that was judged lost */
 };
 
 struct request {
@@ -70,6 +70,7 @@ struct qp {
 	uint32_t rqmsn, inflight, wimm_open;
 	double cwnd;                   /* packets */
 	uint64_t heard_at, sent_at, cut_at, latest, epoch_at, probe_at, rtt_high;
+	uint64_t sent_bytes, charged_at;
 	int epochs, questions;
 	/* the responder */
 	uint8_t here[WINDOW];
@@ -77,7 +78,7 @@ struct qp {
 	int64_t cack, high, asked, hole;
 	int64_t rx_msn, rx_done;       /* messages complete in order, and their last sequence */
 	uint64_t rx_bytes, credit, refused_at;
-	uint32_t receives, wimm_held;
+	uint32_t receives, received, wimm_held;
 	int turn, refused;
 };
 

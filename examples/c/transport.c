@@ -385,12 +385,28 @@ static void pump(struct endpoint *ep, int qi, uint64_t now)
 		if (q->next + 1 == r->first + packets_of(r->length, ep->pmtu))
 			q->fresh++;
 		q->next++;
+		q->sent_bytes += ep->pmtu + NOMINAL_OVERHEAD;
 		int closes = q->inflight + 1 >= q->cwnd || q->next == q->una + mpr;
 		send_data(ep, qi, q->next - 1, closes, now_ns());
 	}
 }
 
 /* --- what a requester hears ---------------------------------------------------------------- */
+
+static uint64_t epoch_length(const struct endpoint *ep, int epochs)
+{
+	int doublings = epochs + 1 - (int)ep->linear_cnt;
+	return ep->rto << (doublings < 0 ? 0 : doublings > 10 ? 10 : doublings);
+}
+
+/* An epoch without progress: the last one ends the queue pair (row 9). */
+static void charge(struct endpoint *ep, int qi, uint64_t now)
+{
+	struct qp *q = &ep->qp[qi];
+	q->epoch_at = q->charged_at = now;
+	if (++q->epochs >= (int)(ep->linear_cnt + ep->exp_cnt) && ep->exp_cnt < 25)
+		fail(ep, qi, "retry-counter-exceeded");
+}
 
 static void cut(struct endpoint *ep, struct qp *q, uint64_t now)
 {
@@ -422,6 +438,7 @@ static void is_lost(struct endpoint *ep, int qi, int64_t seq, int path_too, uint
 	struct qp *q = &ep->qp[qi];
 	struct sent *s = &q->sent[seq % WINDOW];
 	s->state = LOST;
+	s->lost_path = s->path, s->lost_stamp = s->stamp;
 	q->inflight--;
 	cut(ep, q, now);
 	if (path_too)
@@ -480,8 +497,9 @@ static void on_sack(struct endpoint *ep, int qi, const struct packet *p, uint64_
 	uint64_t map = mrc_get(seth, MRC_SETH_SACK_BITMAP);
 	int16_t trigger = mrc_get(seth, MRC_SETH_ACK_PSN_OFFSET);
 	int path = path_of_port(ep, mrc_get(seth, MRC_SETH_ENTROPY)), moved = 0;
-	if (cack >= q->next || cack < -1)     /* it speaks of what was never sent */
-		return;
+	uint64_t here = mrc_get(p->ext[1], MRC_CC_STATE_RCVD_BYTES) * 256ull;
+	if (cack >= q->next || cack < -1 || here >= q->sent_bytes + 256)
+		return;                       /* it speaks of what was never sent */
 	for (int i = 0; i < 64; i++)
 		if (map >> i & 1 && cack + offset + i >= q->next)
 			return;
@@ -508,8 +526,13 @@ static void on_sack(struct endpoint *ep, int qi, const struct packet *p, uint64_
 				q->latest = ep->probe[id].at;
 			ep->probe[id].at = 0;
 		}
-	} else if (path >= 0 && mrc_get(seth, MRC_SETH_M) == MRC_M_SKIP_ONCE) {
-		cut(ep, q, now);
+	} else {
+		const struct sent *s = &q->sent[(uint64_t)(cack + trigger) % WINDOW];
+		if (path >= 0 && s->copies > 1 && s->lost_path == path
+		    && s->lost_stamp == mrc_get(p->ext[1], MRC_CC_STATE_TX_TIMESTAMP))
+			ep->path[path].bad = 0;       /* what was judged lost on it was late (row 7) */
+		if (path >= 0 && mrc_get(seth, MRC_SETH_M) == MRC_M_SKIP_ONCE)
+			cut(ep, q, now);
 	}
 	judge(ep, qi, now);
 }
@@ -534,10 +557,13 @@ static void on_nack(struct endpoint *ep, int qi, const struct packet *p, uint64_
 		ep->path[s->path].skip = 1;
 		/* fall through */
 	case MRC_NACK_TRIMMED_LASTHOP:
-	case MRC_NACK_NO_BITMAP:
-	case MRC_NACK_NO_PKT_BUFFER:
+		break;
+	default:                              /* refused, for whatever reason: one more try (row 9) */
+		if (now - q->charged_at >= epoch_length(ep, q->epochs))
+			charge(ep, qi, now);
+	}
+	if (!q->failed)
 		is_lost(ep, qi, seq, 0, now);
-	}                                     /* of the others the RTO takes care: there is no room now */
 }
 
 static void on_ack(struct endpoint *ep, int qi, const struct packet *p, uint64_t now)
@@ -545,14 +571,16 @@ static void on_ack(struct endpoint *ep, int qi, const struct packet *p, uint64_t
 	struct qp *q = &ep->qp[qi];
 	unsigned syndrome = mrc_get(p->ext[0], MRC_AETH_SYNDROME);
 	uint16_t msn = mrc_get(p->ext[0], MRC_AETH_MSN);
+	int64_t up_to = q->done - 1 + (int16_t)(msn - (uint16_t)(q->done - 1));
+	if (up_to >= q->fresh)                /* of what was never sent */
+		return;
 	if (syndrome >> 5 == 3) {
+		if (up_to + 1 < q->done || q->done == q->posted)
+			return;               /* of what is done */
 		fail(ep, qi, syndrome == MRC_AETH_NAK_ACCESS_ERROR ? "remote-access-error"
 			: "remote-invalid-request");
 		return;
 	}
-	int64_t up_to = q->done - 1 + (int16_t)(msn - (uint16_t)(q->done - 1));
-	if (up_to >= q->fresh)                /* of what was never sent */
-		return;
 	q->heard_at = now;
 	q->questions = 0;
 	completed(ep, qi, up_to);
@@ -694,7 +722,7 @@ static void complete_in_order(struct endpoint *ep, int qi)
 		}
 		if (a->has_imm) {
 			q->receives--;
-			tell(ep, RECEIVE, qi, q->rx_msn, a->imm);
+			tell(ep, RECEIVE, qi, q->received++, a->imm);
 		}
 		q->wimm_held -= a->wimm;
 		q->rx_done += a->total;
@@ -801,8 +829,11 @@ static void on_endpoint(struct endpoint *ep, const struct packet *p, uint64_t no
 	if (p->opcode == MRC_OP_ENDPOINT_RESPONSE) {
 		if (id >= 0x8000 && !ep->echo_back[id % 32])
 			ep->echo_back[id % 32] = now;
-		else if (id == (ep->request_id & 0x7FFF))
-			ep->status_open = 0;
+		else if (id == (ep->request_id & 0x7FFF)) {
+			uint32_t all = (1u << ep->n_planes) - 1;
+			ep->status_open = (ep->up & all) != all;   /* said again each second (row 19) */
+			ep->status_at = now + 1000 * MS;
+		}
 		return;
 	}
 	unsigned op = mrc_get(p->ext[0], MRC_ERTH_OP);
@@ -922,12 +953,6 @@ static int take(struct endpoint *ep, int plane)
 
 /* --- time ---------------------------------------------------------------------------------- */
 
-static uint64_t epoch_length(const struct endpoint *ep, int epochs)
-{
-	int doublings = epochs + 1 - (int)ep->linear_cnt;
-	return ep->rto << (doublings < 0 ? 0 : doublings > 10 ? 10 : doublings);
-}
-
 static void timers(struct endpoint *ep, int qi, uint64_t now)
 {
 	struct qp *q = &ep->qp[qi];
@@ -948,11 +973,9 @@ static void timers(struct endpoint *ep, int qi, uint64_t now)
 	}
 	if (now - q->epoch_at < epoch_length(ep, q->epochs))
 		return;
-	q->epoch_at = now;
-	if (++q->epochs >= (int)(ep->linear_cnt + ep->exp_cnt) && ep->exp_cnt < 25) {
-		fail(ep, qi, "retry-counter-exceeded");
+	charge(ep, qi, now);
+	if (q->failed)
 		return;
-	}
 	for (int64_t seq = q->una; seq < q->next; seq++)
 		if (q->sent[seq % WINDOW].state == OUT && now - q->sent[seq % WINDOW].at > ep->rto)
 			is_lost(ep, qi, seq, 1, now);

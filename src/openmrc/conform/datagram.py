@@ -76,6 +76,7 @@ def read(data: bytes) -> tuple[str, dict[str, int]] | None:
         fields |= unpack(header, data[at:])
         at += header.size_bytes
     fields["length"] = len(data) - ICRC_BYTES - at - bth["pad"]
+    fields["payload_crc"] = zlib.crc32(data[at : at + fields["length"]])
     fields["unstamped"] = int("ftype" in fields and fields["ftype"] == layout.FTYPE_NONE)
     if kind in _ID:
         fields["id"] = fields["psn"] & 0xFFFF
@@ -103,3 +104,8 @@ def icrc(src: Address, src_port: int, dst: Address, data: bytes) -> bytes:
     covered = bytearray(data)
     covered[4] = 0xFF  # of the BTH, reserved
     return zlib.crc32(b"\xff" * 8 + ip + udp + covered).to_bytes(ICRC_BYTES, "little")
+
+
+def inverted(crc: bytes) -> bytes:
+    """Return an iCRC that is wrong in every bit."""
+    return bytes(each ^ 0xFF for each in crc)

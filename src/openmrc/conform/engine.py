@@ -14,6 +14,7 @@ import numpy as np
 
 from openmrc.conform import events
 from openmrc.conform.events import Event
+from openmrc.conform.run import rto_ps
 from openmrc.engine import bits, endpoint, observe, parameters, setup, verdict
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
@@ -38,7 +39,7 @@ class EngineTarget:
 
     name = "openmrc's engine, in process, plain Python"
     patience_ps = settle_ps = 0
-    blind: frozenset[str] = frozenset()
+    blind: frozenset[str] = frozenset({events.FRAME})
 
     def __init__(self, settings: Mapping[str, int]) -> None:
         for name in settings:
@@ -58,7 +59,7 @@ class EngineTarget:
         self.region = {"requester": memory, "responder": memory}
         self._free_at = [0] * self.planes
         self._scratch = records(1, pk.PACKET)[0]
-        self._posted = 0
+        self._posted = self._received = 0
         self._failed = False
 
     @property
@@ -69,7 +70,7 @@ class EngineTarget:
     @property
     def rto_ps(self) -> int:
         """The retransmission timeout, ps."""
-        return observe.rto_ps(self.st.qp[0])
+        return rto_ps(observe.rto_ps(self.st.qp[0]), BASE_RTT_PS)
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """A packet of the kit arrives now."""
@@ -142,7 +143,8 @@ class EngineTarget:
             if done.kind == es.DONE_SEND:
                 self._note(events.DONE, {"id": int(done.id)})
             else:
-                self._note(events.RECEIVED, {"id": int(done.id), "imm": int(done.imm)})
+                self._note(events.RECEIVED, {"id": self._received, "imm": int(done.imm)})
+                self._received += 1
         count[es.OUT] = count[es.DONE] = 0
         q = self.st.qp[0]
         if q.state == es.ERROR and not self._failed:

@@ -21,6 +21,9 @@ KINDS = {
 }
 # events that an application sees
 DONE, RECEIVED, DELIVERED, FAILED = "completion", "receive", "delivered", "error"
+# what is wrong with the frame of a packet that the kit sends, whatever its fields say
+RIGHT, CORRUPT, FOREIGN, MISDIRECTED = 0, 1, 2, 3
+FRAME, PAYLOAD = "frame", "payload"
 
 # field of the wire -> field of the packet record, by kind
 _EVERY = {"ev": "ev", "plane": "plane", "class": "klass"}
@@ -67,6 +70,7 @@ _OWN_FIELDS = {
     DELIVERED: {"psn", "va"},
     FAILED: {"reason"},
 }
+_TOLD = {"sack": ("has", "lacks"), "data": (PAYLOAD,)}  # of a packet as a whole
 PSNS = {"psn", "cack_psn", "nack_psn", "has", "lacks"}
 NAMES: dict[str, Mapping[int, str]] = {
     "opcode": layout.OPCODES,
@@ -74,6 +78,8 @@ NAMES: dict[str, Mapping[int, str]] = {
     "nack_reason": layout.NACK_REASONS,
     "syndrome": layout.SYNDROMES,
     "op": layout.ENDPOINT_OPS,
+    FRAME: {RIGHT: "RIGHT", CORRUPT: "CORRUPT", FOREIGN: "FOREIGN", MISDIRECTED: "MISDIRECTED"},
+    PAYLOAD: {0: "WRONG", 1: "RIGHT"},
     "class": {
         pk.CLASS_CONTROL: "CONTROL",
         pk.CLASS_RETRANSMIT: "RETRANSMIT",
@@ -118,11 +124,14 @@ def _shown(name: str, value: Any) -> str:
 def of_record(p: Any, at_ps: int) -> Event:
     """Return the event of a packet record."""
     kind = KINDS[int(p.opcode)]
-    fields = {name: int(p[field]) for name, field in _BY_KIND[kind].items()}
+    fields: dict[str, Any] = {PAYLOAD: 1} if kind == "data" else {}  # a record has no bytes
+    fields |= {name: int(p[field]) for name, field in _BY_KIND[kind].items()}
     fields |= {name: int(p[field]) for name, field in _EVERY.items()}
     fields |= {name: int(bool(int(p.flag_bits) & bit)) for name, bit in _FLAGS.items()}
     if "probe_id" in fields:
         fields["probe_id"] &= 0xFFFF
+    if fields["pr"] and kind == "sack":  # the field is the id of the probe then
+        fields["ack_psn_offset"] &= 0xFFFF
     return Event(at_ps, kind, fields)
 
 
@@ -144,7 +153,7 @@ def check_field(kind: str, name: str) -> None:
     if kind in _OWN_FIELDS:
         known = _OWN_FIELDS[kind]
     elif kind in _BY_KIND:
-        known = {*_BY_KIND[kind], *_EVERY, *_FLAGS, *(("has", "lacks") if kind == "sack" else ())}
+        known = {*_BY_KIND[kind], *_EVERY, *_FLAGS, FRAME, *_TOLD.get(kind, ())}
     else:
         raise InputError(f"{kind!r} is no kind; {', '.join([*_BY_KIND, *_OWN_FIELDS])} are")
     if name not in known:

@@ -15,16 +15,28 @@ import contextlib
 import json
 import os
 import queue
+import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from openmrc.conform import datagram, wires
-from openmrc.conform.events import DELIVERED, DONE, FAILED, RECEIVED, Event
-from openmrc.conform.run import FAIL, NotApplicable, Verdict, run
+from openmrc.conform.events import (
+    DELIVERED,
+    DONE,
+    FAILED,
+    FOREIGN,
+    FRAME,
+    MISDIRECTED,
+    PAYLOAD,
+    RECEIVED,
+    Event,
+)
+from openmrc.conform.run import FAIL, NotApplicable, Verdict, rto_ps, run
 from openmrc.conform.script import Rule
 from openmrc.engine import packet as pk
 from openmrc.engine.parameters import PMTUS
@@ -43,10 +55,11 @@ TRIES = 3
 CONNECT_S = 1.0  # until a target listens
 FILE_S = 60.0  # until the attributes of a target are available
 LOOK_S = 0.002  # between looks at memory
-SHOWN_BYTES = 16  # of a payload, which distinguish it from any other
 EVS = 4  # source ports of a plane
 QPN, PEER_PSN = 0x00BEEF, 0xFF_FFFC
 REGION_VA, RKEY, REGION_BYTES = 1 << 32, 0x1234_5678, 1 << 20
+# What the target's application writes, always from the start of the kit's region on.
+CONTENT = (bytes(range(251)) * (REGION_BYTES // 251 + 1))[:REGION_BYTES]
 Opened = contextlib.AbstractContextManager[Any]  # of `wires.Wires`, or the like
 DEFAULTS = {"planes": 2, "evs": EVS, "mpr": 512, "max_wimm": 128, "trim_nack": 1, "dynamic_mpr": 0}
 
@@ -123,7 +136,7 @@ class NetworkTarget:
         self._ready = False
         self._line: Line | None = None
         self._held: list[tuple[float, dict[str, int], int, int]] = []
-        self._unseen: list[tuple[int, int, str]] = []  # psn, offset and bytes of data sent
+        self._unseen: list[tuple[int, int, bytes]] = []  # psn, offset and bytes of data sent
         self._ports: dict[int, int] = {}  # source port of the kit -> EV that a rule gave it
         self._sent = 0
         self._looked_at = 0.0
@@ -255,8 +268,8 @@ class NetworkTarget:
 
     @property
     def rto_ps(self) -> int:
-        """The retransmission timeout as the target reports it, ps."""
-        return self._times[1]
+        """The retransmission timeout as the target reports it, if it can be, ps."""
+        return rto_ps(self._times[1], self._times[0])
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """Send a packet of the kit."""
@@ -304,21 +317,24 @@ class NetworkTarget:
             and time.monotonic() > self._looked_at + LOOK_S
         ):
             self._looked_at = time.monotonic()
-            for _, at, _ in self._unseen:
-                self._line.send({"read": at, "bytes": SHOWN_BYTES})
+            for _, at, payload in self._unseen:
+                self._line.send({"read": at, "bytes": len(payload)})
 
     def _put(self, kind: str, fields: Mapping[str, int], plane: int, number: int) -> None:
         """Send a packet from source port `number` of a plane; its payload is unique."""
         self._sent += 1
         payload = b""
         if length := fields.get("length", 0) if kind == "data" else 0:
-            mark = self._sent.to_bytes(4, "big")
-            payload = (mark * (length // 4 + 1))[:length]
+            payload = random.Random(self._sent).randbytes(length)
             va, _, room = self.region["responder"]
             at = fields["va"] - va
             if 0 <= at <= room - length:
-                self._unseen.append((fields["psn"], at, payload[:SHOWN_BYTES].hex()))
+                self._unseen.append((fields["psn"], at, payload))
         to = pk.ENDPOINT_QPN if kind in ("request", "response") else self._qpn
+        wrong = fields.get(FRAME, 0)
+        if wrong == FOREIGN and self._wires.n_planes == 1:
+            raise NotApplicable("it has one address")
+        to ^= wrong == MISDIRECTED
         data = datagram.build(kind, fields, to, payload)
         klass = fields.get("class", pk.CLASS_DATA if kind in ("data", "probe") else 0)
         dscp = self._dscps.control if klass == pk.CLASS_CONTROL else self._dscps.no_trim
@@ -326,7 +342,7 @@ class NetworkTarget:
         cut_to = None
         if _cut(fields):
             cut_to = self._dscps.trimmed if fields.get("trimmed") else self._dscps.trimmed_lasthop
-        self._wires.send(data, plane, number, traffic, cut_to)
+        self._wires.send(data, plane, number, traffic, cut_to, wrong)
 
     def _receive(self, wait_s: float) -> list[tuple[str, dict[str, int], int]]:
         """Return the packets that arrived, after at most `wait_s`: kind, fields, and the plane."""
@@ -340,6 +356,10 @@ class NetworkTarget:
             fields["ce"] = int(fields.pop("traffic_class") & 3 == layout.ECN_CE)
             if "entropy" in fields:
                 fields["entropy"] = self._ports.get(fields["entropy"], fields["entropy"])
+            if kind == "data":
+                at = fields["va"] - REGION_VA
+                right = zlib.crc32(CONTENT[at : at + fields["length"]]) if at >= 0 else -1
+                fields[PAYLOAD] = int(fields.pop("payload_crc") == right)
             if kind == "sack" and fields["pr"]:
                 fields["ack_psn_offset"] &= 0xFFFF
             found.append((kind, fields, plane))
@@ -369,7 +389,8 @@ class NetworkTarget:
             self._note(FAILED, {"reason": told["error"]})
         elif "read" in told:
             va = self.region["responder"][0] + told["read"]
-            for one in [each for each in self._unseen if each[1:] == (told["read"], told["hex"])]:
+            found = told["read"], bytes.fromhex(told["hex"])
+            for one in [each for each in self._unseen if each[1:] == found]:
                 self._unseen.remove(one)
                 self._note(DELIVERED, {"psn": one[0], "va": va})
 

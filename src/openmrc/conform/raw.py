@@ -13,12 +13,13 @@ import json
 import select
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
 from openmrc.conform import datagram
+from openmrc.conform.events import CORRUPT, FOREIGN, RIGHT
 from openmrc.conform.wires import Packet
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
@@ -52,15 +53,22 @@ class Way:
 
 
 def frame(
-    way: Way, number: int, data: bytes, traffic_class: int, cut_to: int | None = None
+    way: Way,
+    number: int,
+    data: bytes,
+    traffic_class: int,
+    cut_to: int | None = None,
+    wrong: int = RIGHT,
 ) -> bytes:
     """Return the frame of BTH to padding on EV `number` of a way; with the DSCP `cut_to` the frame
-    as a switch trims it (row 21).
+    as a switch trims it (row 21). CORRUPT has another iCRC; FOREIGN comes from another address.
     """
+    if wrong == FOREIGN:
+        way = replace(way, source=IPv6Address(int(way.source) ^ 0xFF00))
     ev = way.evs[number]
     label, port = ev >> 16, ev & 0xFFFF
     crc = datagram.icrc(way.source, port, way.destination, data)
-    body = data + crc
+    body = data + (datagram.inverted(crc) if wrong == CORRUPT else crc)
     tunnel = layout.IPV6.size_bytes if way.carriers else 0
     if cut_to is not None:
         kept = TRIM_IP_BYTES - tunnel - layout.IPV6.size_bytes - layout.UDP.size_bytes
@@ -144,9 +152,11 @@ class Frames:
         number: int,
         traffic_class: int,
         cut_to: int | None = None,
+        wrong: int = RIGHT,
     ) -> None:
-        """Send BTH to padding, and its iCRC, on EV `number` of a plane; `cut_to` as for `frame`."""
-        self._sockets[plane].send(frame(self._ways[plane], number, data, traffic_class, cut_to))
+        """Send BTH to padding, and its iCRC, on EV `number` of a plane; the rest as for `frame`."""
+        packet = frame(self._ways[plane], number, data, traffic_class, cut_to, wrong)
+        self._sockets[plane].send(packet)
 
     def receive(self, wait_s: float, also: int) -> list[Packet]:
         """As `wires.Wires.receive`; the `ev` of a packet is all of it."""

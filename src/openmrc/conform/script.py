@@ -20,10 +20,12 @@ the settings that the target needs. The statements:
     receives N                            it has this many receives posted
     port N down|up                        a port of the target
     each KIND ...: ...                    for captures alone: see `passive`
+    for i in 0..15: ...; ...              these statements once for each number, both ends included;
+                                          "{i}", "{i+1}" and "{2*i}" are the number, or follow it
 
 A TIME is "5us", "2rtt" or "1.5rto". A VALUE is a number, a name of the field's values, "+3" for a
-PSN or an address counted from the first, or "$x.FIELD+1" of what an `expect ... as x` found. In
-`expect` and `never` FIELD may be followed by =, !=, <= or >=; the fields are those of the wire.
+PSN, an address or a key counted from the first, or "$x.FIELD+1" of what an `expect ... as x` found.
+In `expect` and `never` FIELD may be followed by =, !=, <= or >=; the fields are those of the wire.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ _WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each"}
 _OF_CAPTURES = "capture-"  # prefix of the groups whose rules check captures
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
 _TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
+_FOR = re.compile(r"for i in (\d+)\.\.(\d+):(.*)")
+_NUMBER = re.compile(r"\{(?:(\d+)\*)?i(?:([+-])(\d+))?\}")
 
 
 @dataclass(frozen=True)
@@ -106,11 +110,32 @@ def read(group: str, text: str) -> list[Rule]:
                 found += head.finished(group, role)
                 head = _Head(line[5:].strip())
             elif line:
-                head.take(number, line)
+                for one in _repeated(line):
+                    head.take(number, one)
         except InputError as error:
             raise InputError(f"{group}.rules line {number}: {error}") from None
     found += head.finished(group, role)
     return found
+
+
+def _repeated(line: str) -> Iterator[str]:
+    """The statements that a line stands for: itself, or those of a `for`."""
+    if not line.startswith("for "):
+        yield line
+        return
+    matched = _FOR.fullmatch(line)
+    if not matched:
+        raise InputError(f"{line!r}: such as `for i in 0..15: send data psn=+{{i}}; wait 1us`")
+
+    for i in range(int(matched[1]), int(matched[2]) + 1):
+
+        def value(of: re.Match[str], i: int = i) -> str:
+            times, sign, by = of.groups()
+            number = int(times or 1) * i + (-1 if sign == "-" else 1) * int(by or 0)
+            return str(number)
+
+        for statement in matched[3].split(";"):
+            yield _NUMBER.sub(value, statement.strip())
 
 
 class _Head:

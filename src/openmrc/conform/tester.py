@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.conform.network import HELD_S, REGION_BYTES
+from openmrc.conform.network import CONTENT, HELD_S, REGION_BYTES
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live.endpoint.host import Limits
@@ -133,14 +133,14 @@ class Tester:
         self._qp: QueuePair = device.create_qp(self._cq)
         self._room = np.zeros(REGION_BYTES, np.uint8)
         self._sink = device.reg_mr(self._room)
-        self._source = device.reg_mr(np.full(REGION_BYTES, 0xA5, np.uint8))
+        self._source = device.reg_mr(np.frombuffer(bytearray(CONTENT), np.uint8))
         self._there = RemoteRegion(**told["regions"][0])
         self._device, self._receives = device, 0
         own = {"qp": self._qp.attributes.as_dict(), "regions": [asdict(self._sink.remote)]}
         line.send({**own, "extra": None})
         self._qp.connect(QpAttributes(**told["qp"]))
-        self._post_receives(receives)
         self._posted = self._received = 0
+        self._post_receives(receives)
         self._failed = False
 
     def run(self) -> None:
@@ -169,7 +169,8 @@ class Tester:
         put(None)
 
     def _post_receives(self, n: int) -> None:
-        for _ in range(n - self._receives):
+        """Post receives until `n` wait."""
+        for _ in range(n - (self._receives - self._received)):
             self._qp.post_recv(self._receives)
             self._receives += 1
 

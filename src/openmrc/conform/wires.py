@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 from openmrc.conform import datagram
 from openmrc.conform.datagram import ICRC_BYTES, Address
+from openmrc.conform.events import CORRUPT, FOREIGN, RIGHT
 from openmrc.errors import InputError
 from openmrc.live.endpoint import planes
 from openmrc.live.endpoint.peers import Reach
@@ -68,17 +69,22 @@ class Wires:
         number: int,
         traffic_class: int,
         cut_to: int | None = None,
+        wrong: int = RIGHT,
     ) -> None:
-        """Send BTH to padding, and its iCRC, from source port `number` of a plane."""
+        """Send BTH to padding, and its iCRC, from source port `number` of a plane. CORRUPT has
+        another iCRC; FOREIGN comes from the kit's address on another plane.
+        """
         assert cut_to is None, "nothing trims in an ordinary network"
         to = self._there[plane]
-        own = self._planes[plane].plane.address
-        port, out = self._planes[plane].sends[number]
+        by = self._planes[(plane + (wrong == FOREIGN)) % self.n_planes]
+        own = by.plane.address
+        port, out = by.sends[number]
         if own.version == 4:
             out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class)
         else:
             out.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, traffic_class)
-        out.sendto(data + datagram.icrc(own, port, ip_address(to[0]), data), to)
+        crc = datagram.icrc(own, port, ip_address(to[0]), data)
+        out.sendto(data + (datagram.inverted(crc) if wrong == CORRUPT else crc), to)
 
     def receive(self, wait_s: float, also: int) -> list[Packet]:
         """Return packets of MRC that arrived, after at most `wait_s`, or once `also` is readable.

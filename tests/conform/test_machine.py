@@ -1,0 +1,46 @@
+"""Mutants made by machine: there are many, each changes what runs, and the kit finds most."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conform import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_there_are_thousands_in_every_part_of_the_engine() -> None:
+    edits = machine.every()
+    assert len(edits) > 1500
+    assert {"requester", "responder", "loss", "nscc", "ports"} <= {edit.module for edit in edits}
+    assert len({(e.module, e.function, e.number) for e in edits}) == len(edits)
+
+
+def test_a_sample_is_spread_over_the_functions() -> None:
+    drawn = machine.drawn(60, 5)
+    assert len({(edit.module, edit.function) for edit in drawn}) == 60
+    assert drawn == machine.drawn(60, 5) != machine.drawn(60, 6)
+
+
+def test_the_kit_finds_what_is_drawn_in_the_receiving_half(tmp_path: Path) -> None:
+    """Nothing random is left in a responder: what its peer can tell, a rule must."""
+    program = f"""
+import json
+from benchmarks import mutants
+from openmrc.conform import script
+from tests.conform import machine
+rules, told = script.rules("responder"), mutants.stories()
+edits = [e for e in machine.drawn(2000, 5) if e.module == "responder"][:12]
+told = [[str(e), mutants.judged(e, rules, told)] for e in edits]
+open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
+"""
+    env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
+    told = json.loads((tmp_path / "told.json").read_text())
+    survivors = [edit for edit, failed in told if not failed]
+    assert len(told) == 12
+    assert len(survivors) <= 2, survivors
