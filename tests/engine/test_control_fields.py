@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.engine import packet as pk
+from openmrc.engine import setup
 from openmrc.engine import state as es
 from tests.engine.pair import Pair
 
@@ -83,3 +84,23 @@ def test_a_dynamic_mpr_counts_only_if_both_ends_enable_it() -> None:
 
 def test_the_states_have_the_numbers_of_ibverbs() -> None:
     assert (es.RESET, es.INIT, es.RTR, es.RTS, es.ERROR) == (0, 1, 2, 3, 6)
+
+
+def test_a_receiver_asks_for_penalties_and_lets_the_window_be_restored() -> None:
+    """The window is cut while they last, and is whole again with the first SACK after them."""
+    pair = Pair()
+    pair.post(200_000)
+    pair.drive()
+    whole = float(pair.q.cwnd)
+    pair.advance(20)
+    setup.set_penalty(pair.st, pair.n_qps, 127)
+    begun = pair.now
+    pair.post(200_000)
+    pair.drive()
+    assert {int(one.p.penalty) for one in pair.packets("sack", since=begun)} == {127}
+    assert pair.q.cwnd < 0.6 * whole
+    setup.set_penalty(pair.st, pair.n_qps, 0)
+    pair.post(4096)
+    pair.drive()
+    assert pair.packets("sack")[-1].p.penalty == pk.RESTORE
+    assert pair.q.cwnd >= whole

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import nscc, policy
+from openmrc.engine import nscc, packet, policy
 from openmrc.engine import state as es
 from openmrc.jit import records
 from tests.engine.pair import OVERHEAD, US
@@ -603,6 +603,37 @@ def test_a_dead_path_is_not_congestion() -> None:
     compare("dead_path", lines)
     assert min(float(line.split()[3]) for line in lines[1:]) > 0.8 * 430.2
     assert 0.9 * flow.q.max_wnd < flow.cwnd <= flow.q.max_wnd
+
+
+def test_a_window_is_restored_when_the_receiver_says_so() -> None:
+    """Also if penalties came more than once: it is that from before the first of them."""
+    flow = Flow()
+    flow.q.cwnd = before = flow.q.max_wnd
+    for level in (64, 127, 64):
+        flow.sack(T, new=flow.cwnd / 2, delay=0.9 * T, penalty=level)
+    assert flow.cwnd < 0.5 * before
+    flow.sack(T, new=1.0, delay=0.9 * T, penalty=packet.RESTORE)
+    assert flow.cwnd == before
+
+
+def test_a_window_is_restored_once() -> None:
+    """A SACK without a penalty ends what could be restored; a window is never cut by it."""
+    flow = Flow()
+    flow.q.cwnd = flow.q.max_wnd
+    flow.sack(T, new=flow.cwnd, delay=0.9 * T, penalty=64)
+    cut = flow.cwnd
+    flow.sack(T, new=1.0, delay=0.9 * T)
+    flow.sack(T, new=1.0, delay=0.9 * T, penalty=packet.RESTORE)
+    assert flow.cwnd == pytest.approx(cut, rel=0.01)
+
+
+def test_a_restored_window_may_be_cut_again() -> None:
+    """RESTORE and a penalty in one SACK: restored first."""
+    flow = Flow()
+    flow.q.cwnd = before = flow.q.max_wnd
+    flow.sack(T, new=before, delay=0.9 * T, penalty=127)
+    flow.sack(T, new=before / 4, delay=0.9 * T, penalty=packet.RESTORE | 64)
+    assert 0.85 * before < flow.cwnd < 0.95 * before
 
 
 def test_a_receivers_penalty() -> None:

@@ -49,7 +49,7 @@ _RECORD: dict[int, dict[str, tuple[int, int]]] = {
         "sack_offset": SIGNED_16,
         "bitmap": (0, 2**64 - 1),
         "ooo_count": (0, 2**15 - 1),
-        "penalty": (0, 127),
+        "penalty": (0, 255),
         "rcvd_units": (0, 2**24 - 1),
     },
     packet.NACK: _TIME | {"reason": (0, 255), "entropy": (0, 2**32 - 1)},
@@ -59,7 +59,7 @@ _RECORD: dict[int, dict[str, tuple[int, int]]] = {
 }
 _CONNECTION = {"spdcid": (0, 2**16 - 1), "dpdcid": (0, 2**16 - 1)}
 _ENVELOPE: dict[int, dict[str, tuple[int, int]]] = {
-    packet.SACK: _CONNECTION | {"restore_cwnd": (0, 1)},
+    packet.SACK: _CONNECTION,
     packet.NACK: _CONNECTION,
     packet.PROBE: _CONNECTION,
 }

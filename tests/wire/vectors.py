@@ -156,6 +156,8 @@ def expected_packet(found: Packet) -> dict[str, int | bytes]:
             if field := _PACKET_FIELDS.get((view.name, name)):
                 wide = _SIGNED_IN_THE_RECORD.get(field, 0)
                 told[field] = value - (1 << wide) if wide and value >> wide - 1 == 1 else value
+        if view.name == "CC_STATE" and view["restore_cwnd"]:
+            told["penalty"] |= packet.RESTORE
         if view.name == "EETH":  # row 4
             told["reason"] = view["op"] or view["op_alternative"]
     told["payload_len"], told["ev"] = found.payload_length, found.ev
@@ -213,7 +215,6 @@ def expected_envelope(found: Packet) -> dict[str, int | bytes]:
         "pkey": headers["BTH"]["pkey"],
         "spdcid": said.get("spdcid", 0),
         "dpdcid": said.get("dpdcid", 0),
-        "restore_cwnd": headers.get("CC_STATE", {}).get("restore_cwnd", 0),
         "payload_at": found.payload_at,
         "error_at": 0,
     }

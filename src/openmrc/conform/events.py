@@ -41,7 +41,6 @@ _BY_KIND = {
         "tx_timestamp": "timestamp",
         "rcvd_bytes": "rcvd_units",
         "ooo_count": "ooo_count",
-        "rcv_cwnd_pen": "penalty",
     },
     "nack": {
         "nack_psn": "psn",
@@ -70,7 +69,8 @@ _OWN_FIELDS = {
     DELIVERED: {"psn", "va"},
     FAILED: {"reason"},
 }
-_TOLD = {"sack": ("has", "lacks"), "data": (PAYLOAD,)}  # of a packet as a whole
+# of a packet as a whole; of a byte that two fields share
+_TOLD = {"sack": ("has", "lacks", "rcv_cwnd_pen", "restore_cwnd"), "data": (PAYLOAD,)}
 PSNS = {"psn", "cack_psn", "nack_psn", "has", "lacks"}
 NAMES: dict[str, Mapping[int, str]] = {
     "opcode": layout.OPCODES,
@@ -130,8 +130,11 @@ def of_record(p: Any, at_ps: int) -> Event:
     fields |= {name: int(bool(int(p.flag_bits) & bit)) for name, bit in _FLAGS.items()}
     if "probe_id" in fields:
         fields["probe_id"] &= 0xFFFF
-    if fields["pr"] and kind == "sack":  # the field is the id of the probe then
-        fields["ack_psn_offset"] &= 0xFFFF
+    if kind == "sack":
+        fields["rcv_cwnd_pen"] = int(p.penalty) & pk.PENALTY_MAX
+        fields["restore_cwnd"] = int(p.penalty & pk.RESTORE != 0)
+        if fields["pr"]:  # the field is the id of the probe then
+            fields["ack_psn_offset"] &= 0xFFFF
     return Event(at_ps, kind, fields)
 
 
@@ -144,6 +147,10 @@ def write_record(p: Any, kind: str, fields: Mapping[str, int]) -> None:
             p.flag_bits = int(p.flag_bits) | (_FLAGS[name] if value else 0)
         elif name == "probe_id" or (name == "ack_psn_offset" and fields.get("pr")):
             p.ack_offset = value - ((value & 0x8000) << 1)
+        elif name == "rcv_cwnd_pen":
+            p.penalty = int(p.penalty) | value
+        elif name == "restore_cwnd":
+            p.penalty = int(p.penalty) | (pk.RESTORE if value else 0)
         else:
             p[places[name]] = value
 

@@ -13,7 +13,7 @@ exactly.
 
 from __future__ import annotations
 
-from openmrc.engine.packet import RCVD_UNIT_BYTES
+from openmrc.engine.packet import PENALTY_MAX, RCVD_UNIT_BYTES, RESTORE
 from openmrc.engine.policy import CC_NONE, CC_NSCC
 from openmrc.engine.rotation import several
 from openmrc.jit import compiled, inlined
@@ -121,6 +121,25 @@ def _fair_increase(q, c, now):
     return FI_TRIMMED * q.fi if _trimmed_within(q, c, TRIMMED_RTTS, now) else q.fi
 
 
+@inlined
+def _obey_receiver(q, new, penalty):
+    """What a receiver asks for (MRC 4.8): 64 in every SACK of a round trip halves the window. The
+    window from before its first penalty is kept until a SACK has none, and restored if that says
+    so.
+    """
+    if penalty & RESTORE:
+        q.cwnd = max(q.cwnd, q.spared)
+    level = penalty & PENALTY_MAX
+    if level == 0:
+        q.spared = 0.0
+        return
+    if q.spared == 0.0:
+        q.spared = q.cwnd
+    q.cwnd = max(q.cwnd - new * level / 128.0, q.pkt)
+    q.fast = 0  # no fast growth either: it would outweigh the penalty
+    q.calm = 0.0
+
+
 @compiled
 def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
     """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 if it carries no sample.
@@ -150,10 +169,8 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         q.avg_delay += AVERAGE_WEIGHT * (sample - q.avg_delay)
     if c.cc != CC_NSCC:
         return
-    if penalty > 0:  # MRC 4.8: 64 in every SACK of a round trip halves the window
-        q.cwnd = max(q.cwnd - new * penalty / 128.0, q.pkt)
-        q.fast = 0  # no fast growth either: it would outweigh the penalty
-        q.calm = 0.0
+    if penalty != 0 or q.spared != 0.0:
+        _obey_receiver(q, new, penalty)
     if _quick_adapt(q, now, delay, False, ecn):
         return
     held = _is_held(q, c, now)

@@ -69,6 +69,8 @@ RCVD_UNIT_BYTES = 256  # MRC 2.7: unit of rcvd_bytes
 TIMESTAMP_UNIT_PS = 128_000  # MRC 2.5
 TIMESTAMP_MASK = 0xFFFF
 MPR_UNIT = 128  # MRC 1.5
+RESTORE = 0x80  # of `penalty`: take back what the penalties before have cut
+PENALTY_MAX = 0x7F
 
 PACKET = np.dtype(
     [
@@ -100,7 +102,7 @@ PACKET = np.dtype(
         ("plane", "i1"),  # the port that it leaves through, and the plane of its path
         ("m", "i1"),  # SETH
         ("mpr", "u1"),  # SETH, units of 128; 0 without dynamic MPR
-        ("penalty", "i1"),  # CC_STATE rcv_cwnd_pen, 0..127
+        ("penalty", "u1"),  # CC_STATE: rcv_cwnd_pen, 0..127, and restore_cwnd (`RESTORE`)
         ("reason", "u1"),  # NETH; AETH syndrome; ERTH op
     ],
     align=True,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import account, ev, place, policy, ports, probes, timers
+from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.engine.packet import PACKET
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
 from openmrc.engine.policy import CC_OWN, CONGESTION, OWN_PATHS, PATHS, PATHS_REPS
 from openmrc.engine.state import ERROR, NEVER, RESET, RTS, State
@@ -114,7 +114,7 @@ def new_state(
         stream=np.ones(n, np.uint64),
         own=np.zeros((n if brought else 1, policy.OWN)),
         reps=records(n * planes if rings_of_evs else 1, es.REPS),
-        out=records(es.OUT_MAX, PACKET),
+        out=records(es.OUT_MAX, pk.PACKET),
         done=records(es.DONE_MAX, es.COMPLETION),
         account=records(1, account.RECORD),
         tally=np.zeros((1, 2), np.int32),
@@ -243,6 +243,13 @@ def agree(st: State, qi: int, *, trim_nack: bool, dynamic_mpr: bool) -> None:
 def set_receives(st: State, qi: int, n: int) -> None:
     """The application has `n` receives posted."""
     st.qp[qi].receives = n
+
+
+def set_penalty(st: State, qi: int, level: int) -> None:
+    """From now on each SACK asks the peer to give up `level` / 128 of its window per round trip
+    (MRC 4.8), 1 to 127; 0 ends that, and lets the peer restore its window.
+    """
+    st.qp[qi].penalty = level or pk.RESTORE
 
 
 def set_reverse(st: State, plane: int, value: int) -> None:

@@ -146,6 +146,7 @@ QP = record_type(
     ("trimmed_units", "i8"),  # `rcvd_high` at that time
     ("cut_started", "i8"),  # inferred losses: start of the round trip that shares one cut
     ("cut_floor", "f8"),
+    ("spared", "f8"),  # the window before the receiver's penalties; 0: there are none
     ("fast_below", "f8"),  # delay under which the path counts as idle, T/12
     ("t_config", "f8"),  # T
     ("qa_threshold", "f8"),
@@ -211,7 +212,7 @@ QP = record_type(
     ("own_block", "i8"),  # newest block that a SACK's trigger lay in
     ("trail_block", "i8", (2,)),  # older ones that changed: the last newest, one with a late packet
     ("trail_left", "i1", (2,)),  # reports that they are still due
-    ("penalty", "i1"),
+    ("penalty", "u1"),  # what SACKs say as a receiver, as in `packet.PACKET`
     *fields("i1", "qa_trigger", "fast"),  # of congestion control: here they fill a word
     # --- counters
     *fields("i8", *COUNTERS),

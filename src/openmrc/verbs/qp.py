@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from openmrc.engine import ev, observe, place, setup
 from openmrc.engine import qp as life
 from openmrc.engine import state as es
+from openmrc.engine.packet import PENALTY_MAX
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.bound import column
 from openmrc.live.endpoint import path_mtu, state
@@ -179,6 +180,14 @@ class QueuePair:
 
     def _fail(self) -> None:
         self._host.end_qp(self.index)
+
+    def set_penalty(self, level: int) -> None:
+        """As a receiver, ask the peer in every SACK to give up `level` / 128 of its window per
+        round trip (MRC 4.8), 1 to 127; 0, as at the start, ends that, and the peer restores it.
+        """
+        if not 0 <= level <= PENALTY_MAX:
+            raise InputError(f"penalty: {level}; 0 to {PENALTY_MAX} are accepted")
+        self._host.call(lambda: setup.set_penalty(self._host.st, self.index, level))
 
     def measure_rtt(self) -> float | None:
         """Measure the idle round trip to the peer, whose end must be connected too: every time

@@ -137,8 +137,8 @@ def _put_sack(out, at, p, e):
     at += SETH.size_bytes
     add(out, at, CC_STATE.tx_timestamp, p.timestamp)
     add(out, at, CC_STATE.ooo_count, p.ooo_count)
-    add(out, at, CC_STATE.restore_cwnd, e.restore_cwnd)
-    add(out, at, CC_STATE.rcv_cwnd_pen, p.penalty)
+    add(out, at, CC_STATE.restore_cwnd, 1 if p.penalty & pk.RESTORE else 0)
+    add(out, at, CC_STATE.rcv_cwnd_pen, p.penalty & pk.PENALTY_MAX)
     add(out, at, CC_STATE.rcvd_bytes, p.rcvd_units)
 
 
@@ -254,6 +254,7 @@ def _get_sack(data, at, p, e):
     at += SETH.size_bytes
     p.timestamp = get(data, at, CC_STATE.tx_timestamp)
     p.ooo_count = get(data, at, CC_STATE.ooo_count)
-    e.restore_cwnd = get(data, at, CC_STATE.restore_cwnd)
     p.penalty = get(data, at, CC_STATE.rcv_cwnd_pen)
+    if get(data, at, CC_STATE.restore_cwnd):
+        p.penalty = int(p.penalty) | pk.RESTORE
     p.rcvd_units = get(data, at, CC_STATE.rcvd_bytes)

@@ -38,7 +38,6 @@ ENVELOPE = np.dtype(
         ("pkey", "u2"),
         ("spdcid", "u2"),
         ("dpdcid", "u2"),
-        ("restore_cwnd", "i1"),  # CC_STATE
         # what decoding found
         ("trim_lengths", "i1"),  # of a trimmed packet, a place in `TRIM_LENGTHS_FOUND`
         ("payload_at", "i4"),  # offset of the payload

@@ -134,7 +134,6 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
     e.segments_left = 0
     e.spdcid = 0  # unless an extension header sets it
     e.dpdcid = 0
-    e.restore_cwnd = 0
     get_bytes(data, ETHERNET.dst_mac, e.dst_mac)
     get_bytes(data, ETHERNET.src_mac, e.src_mac)
     if e.ipv4:
