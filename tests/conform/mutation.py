@@ -11,7 +11,7 @@ import sys
 
 from openmrc.conform import script
 from openmrc.conform.engine import EngineTarget
-from openmrc.conform.run import FAIL, PASS, run
+from openmrc.conform.run import FAIL, NOT_APPLICABLE, run
 from openmrc.jit import interpreted
 from tests.conform.mutants import MUTANTS, mutated
 
@@ -20,7 +20,7 @@ def main() -> None:
     """Print which rules the engine fails, and by mutant what its own rule says."""
     assert interpreted(), "set NUMBA_DISABLE_JIT=1: compiled functions cannot be changed"
     rules = {rule.name: rule for rule in script.rules()}
-    engine = [n for n, rule in rules.items() if run(rule, EngineTarget).outcome != PASS]
+    engine = [(n, run(rule, EngineTarget).outcome) for n, rule in rules.items()]
     told = {}
     for mutant in MUTANTS:
         own = rules[mutant.rule]
@@ -30,7 +30,9 @@ def main() -> None:
         with mutated(mutant):
             failed = (r.name for r in tried if run(r, EngineTarget).outcome == FAIL)
             told[mutant.name] = next(failed, "")
-    print(json.dumps({"engine": engine, "mutants": told}))
+    failed = [name for name, outcome in engine if outcome == FAIL]
+    framed = [name for name, outcome in engine if outcome == NOT_APPLICABLE]
+    print(json.dumps({"engine": failed, "not applicable": framed, "mutants": told}))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_attributes_that_nobody_understands_are_no_matter_of_a_rule(
     assert main([*words, "--attributes", str(tmp_path / "no/qp.json")]) == 2
     assert "qp.json.kit: No such file or directory; name a file" in capsys.readouterr().err
     for text, why in (
-        ("{", "JSONDecodeError"),
+        ("{", "Expecting property name"),
         ("{}", "the target's attributes are not understood: 'qp'"),
     ):
         file.write_text(text)

@@ -34,6 +34,8 @@ def told() -> dict[str, Any]:
 
 def test_the_engine_passes_every_rule(told: dict[str, Any]) -> None:
     assert told["engine"] == []
+    framed = [rule for rule in script.rules() if any("frame=" in s.text for s in rule.steps)]
+    assert told["not applicable"] == [rule.name for rule in framed]  # in process are no frames
 
 
 def test_each_mutant_fails_its_rule(told: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ ONE = "send data psn=+0 a=1"
     [
         (ONE, "expect sack cack_psn=+0"),
         (ONE, "expect sack cack_psn=0xffffff has=+0 lacks=+1 has=+2"),
-        (ONE, "expect sack m=NONE m!=SKIP_ONCE psn>=1 within 3us"),
+        (ONE, "expect sack m=NONE m!=SKIP_ONCE psn>=+0 within 3us"),
         (ONE, "never sack for 2.9us"),
         (ONE, "expect sack as x", "send data psn=+1", "expect sack psn=$x.psn+1"),
         (ONE, "expect sack", "never sack for 1rto"),
