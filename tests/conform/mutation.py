@@ -30,9 +30,9 @@ def main() -> None:
         with mutated(mutant):
             failed = (r.name for r in tried if run(r, EngineTarget).outcome == FAIL)
             told[mutant.name] = next(failed, "")
-    failed = [name for name, outcome in engine if outcome == FAIL]
+    broken = [name for name, outcome in engine if outcome == FAIL]
     framed = [name for name, outcome in engine if outcome == NOT_APPLICABLE]
-    print(json.dumps({"engine": failed, "not applicable": framed, "mutants": told}))
+    print(json.dumps({"engine": broken, "not applicable": framed, "mutants": told}))
 
 
 if __name__ == "__main__":

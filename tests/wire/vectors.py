@@ -157,7 +157,7 @@ def expected_packet(found: Packet) -> dict[str, int | bytes]:
                 wide = _SIGNED_IN_THE_RECORD.get(field, 0)
                 told[field] = value - (1 << wide) if wide and value >> wide - 1 == 1 else value
         if view.name == "CC_STATE" and view["restore_cwnd"]:
-            told["penalty"] |= packet.RESTORE
+            told["penalty"] = view["rcv_cwnd_pen"] | packet.RESTORE
         if view.name == "EETH":  # row 4
             told["reason"] = view["op"] or view["op_alternative"]
     told["payload_len"], told["ev"] = found.payload_length, found.ev
