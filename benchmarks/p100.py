@@ -22,7 +22,8 @@ slow links                 one plane of 800 Gb/s, 256 NICs, 4 MB each; 2 % of th
 `--drawn N` runs N scenarios that are drawn (`p100_drawn.py`), beside other transports; `--from K`
 begins with another number. It prints each p100, and that of MRC over the least.
 
-RoCEv2 stands there as its users run it, and with routing that knows of a fault in the same instant.
+RoCEv2 stands there as its users run it, and with routing that knows of a fault in the same instant;
+so do switches that balance.
 """
 
 from __future__ import annotations
@@ -132,6 +133,19 @@ BASELINES = """
     name = "roce 8 converged"
     qps = 8
     convergence = "instant"
+    [[transport]]
+    kind = "roce"
+    name = "adaptive"
+    routing = "adaptive"
+    [[transport]]
+    kind = "roce"
+    name = "adaptive converged"
+    routing = "adaptive"
+    convergence = "instant"
+    [[transport]]
+    kind = "roce"
+    name = "spray"
+    routing = "spray"
 """
 
 

@@ -35,10 +35,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if getattr(session.config.option, "numprocesses", None):
         from openmrc.jit.warmup import warm_up
         from openmrc.live.endpoint.warmup import warm_up as live
-        from openmrc.sim.warmup import warm_up_mrc, warm_up_roce
+        from openmrc.sim.warmup import warm_up_balance, warm_up_mrc, warm_up_roce
 
         print("compiling what is not on disk ...", flush=True)
-        warm_up(live, warm_up_mrc, warm_up_roce)
+        warm_up(live, warm_up_mrc, warm_up_roce, warm_up_balance)
 
 
 class FakeWorld:

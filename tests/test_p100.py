@@ -26,10 +26,10 @@ def test_every_row_is_a_scenario_alone_and_with_baselines(p100: Any) -> None:
         assert [each.name for each in alone.transports] == ["mrc"]
         beside = parse_scenario(row.text(baselines=True), [], name=name)
         names = ["mrc", "oblivious", "reps", "single", "roce", "roce 8 QPs"]
-        names += ["roce converged", "roce 8 converged"]
+        names += ["roce converged", "roce 8 converged", "adaptive", "adaptive converged", "spray"]
         assert [each.name for each in beside.transports] == names
         checks = [getattr(each, "check_paths", False) for each in beside.transports]
-        assert checks == [name.startswith("checked")] + 7 * [False]
+        assert checks == [name.startswith("checked")] + 10 * [False]
 
 
 def test_the_page_runs_rows_that_exist(p100: Any) -> None:

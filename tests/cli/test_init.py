@@ -77,7 +77,7 @@ def test_init_overwrites_nothing_and_knows_its_templates(
     for line, words in (
         ("init", "scenario.toml: already exists; name another file, or remove it"),
         ("init no/a.toml", "no/a.toml: cannot be written (No such file or directory)"),
-        ("init a.toml --template rocee", "did you mean 'roce'? accepted: mrc, roce, failures"),
+        ("init a.toml --template rocee", "did you mean 'roce'? accepted: mrc, roce, adaptive"),
         ("rnu", "invalid choice: 'rnu'; did you mean 'run'? accepted: init, demo, run, "),
         (
             "decode a.pcapng --jsno",

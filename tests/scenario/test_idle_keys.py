@@ -98,6 +98,39 @@ PAIRS = {
         "transport.local_repair: 2ms does nothing: a plane of this fabric has one path",
         roce('local_repair = "2ms"'),
     ),
+    "steps of a hash": (
+        roce("load_steps = [0.5]"),
+        "transport.load_steps: [0.5] does nothing with routing = 'hashed'; leave it out",
+        roce('routing = "adaptive"\nload_steps = [0.5]'),
+    ),
+    "steps of oblivious switches": (
+        roce('routing = "spray"\nload_steps = [0.5]'),
+        "transport.load_steps: [0.5] does nothing with routing = 'spray'; leave it out",
+        roce('routing = "spray"\nties = "rotation"'),
+    ),
+    "a switch's own dead link, where it balances": (
+        roce('routing = "spray"\nlocal_repair = "2ms"'),
+        "transport.local_repair: 2ms does nothing with routing = 'spray'; leave it out",
+        roce('routing = "spray"\nconvergence = "2ms"'),
+    ),
+    "ties of one uplink": (
+        roce('routing = "adaptive"\nties = "random"', ONE_UPLINK),
+        "transport.ties: 'random' does nothing: this fabric has one path between two NICs",
+        roce('routing = "adaptive"\nties = "random"'),
+    ),
+    "planes that there are not": (
+        roce('routing = "adaptive"\nfailover = "software"', ONE_UPLINK),
+        "transport.failover: software does nothing: this fabric has one plane; leave it out",
+        roce(
+            'routing = "adaptive"\nfailover = "software"',
+            ONE_UPLINK.replace("planes = 1", "planes = 2"),
+        ),
+    ),
+    "a report that nobody sends": (
+        roce('routing = "adaptive"\nrecovery = "timer"\nreordering = "5us"'),
+        "transport.reordering: 5us does nothing with recovery = 'timer'",
+        roce('routing = "adaptive"\nreordering = "5us"'),
+    ),
     "convergence of one path": (
         mrc('convergence = "1ms"\npaths = "single"', ONE_UPLINK),
         "transport.convergence: 1ms does nothing: this fabric has one path",

@@ -164,10 +164,11 @@ def test_only_what_a_scenario_needs_is_compiled(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(warmup, "warm_up", warm_up)
     compile_worlds(None, [RoceTransport(), RoceTransport()])
     compile_worlds(None, [Transport(), RoceTransport()])
-    assert compiled == [["sim.roce"], ["sim", "sim.roce"]]
+    compile_worlds(None, [RoceTransport(routing="spray")])
+    assert compiled == [["sim.roce"], ["sim", "sim.roce"], ["sim.roce", "sim.roce.balance"]]
     monkeypatch.setattr(warmup, "is_cached", lambda world: world == "sim")
     compile_worlds(None, [Transport()])
-    assert len(compiled) == 2
+    assert len(compiled) == 3
 
 
 def test_a_lab_refuses_what_is_only_simulated() -> None:

@@ -17,6 +17,7 @@ FILE = "scenario.toml"
 TEMPLATES = {
     "mrc": "MRC alone",
     "roce": "MRC against RoCEv2",
+    "adaptive": "MRC against switches that balance",
     "failures": "links that are cut and lose packets, a switch that goes silent",
     "training": "a training job",
 }

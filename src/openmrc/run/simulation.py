@@ -146,12 +146,14 @@ def _compile(
     from openmrc.sim.mrc.transport import Transport
 
     of_mrc = [isinstance(each, Transport) for each in transports]
-    needed = {"sim": any(of_mrc), "sim.roce": not all(of_mrc)}
+    balances = any(getattr(each, "balances", False) for each in transports)
+    needed = {"sim": any(of_mrc), "sim.roce": not all(of_mrc), "sim.roce.balance": balances}
     if all(is_cached(world) for world, is_needed in needed.items() if is_needed):
         return
-    from openmrc.sim.warmup import warm_up_mrc, warm_up_roce
+    from openmrc.sim.warmup import warm_up_balance, warm_up_mrc, warm_up_roce
 
-    worlds = [each for each in (warm_up_mrc, warm_up_roce) if needed[each.world]]
+    known = (warm_up_mrc, warm_up_roce, warm_up_balance)
+    worlds = [each for each in known if needed[each.world]]
     warm_up(*worlds, report=report)
 
 

@@ -18,9 +18,26 @@ from openmrc.fabric.dscp import DEFAULT
 from openmrc.say import written
 from openmrc.scenario.fabric import DEPTHS, FabricSection
 from openmrc.scenario.sections import Label, Section
-from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
+from openmrc.scenario.toml import (
+    ByteCount,
+    Choice,
+    Quantity,
+    Size,
+    Time,
+    arguments,
+    plain,
+    unitless,
+)
 from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.roce.transport import BGP_PS, HOLD_PS, QPS_MAX, RETRY_CNT, RTO_PS
+from openmrc.sim.roce.transport import (
+    BGP_PS,
+    FAILOVER_HARDWARE_PS,
+    FAILOVER_SOFTWARE_PS,
+    HOLD_PS,
+    QPS_MAX,
+    RETRY_CNT,
+    RTO_PS,
+)
 from openmrc.units import fmt_time, parse_time
 
 if TYPE_CHECKING:
@@ -198,12 +215,45 @@ class Convergence(Quantity):
         return f"{fmt_time(self.low_ps)}-{fmt_time(self)}"
 
 
+FAILOVERS = {"hardware": FAILOVER_HARDWARE_PS, "software": FAILOVER_SOFTWARE_PS}
+
+
+class Failover(Quantity):
+    """How long NICs take to leave a plane that has no way to the peer, ps."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a word of `FAILOVERS`, or a time."""
+        if isinstance(text, str) and text in FAILOVERS:
+            return cls(FAILOVERS[text])
+        try:
+            return cls(parse_time(text))
+        except (InputError, AttributeError, TypeError):
+            raise InputError(
+                f'{written(text)} is refused; accepted: a time ("3ms"), "hardware" or "software"'
+            ) from None
+
+    def text(self) -> str:
+        """Return the text that `parse` reads back."""
+        words = {int(ps): word for word, ps in FAILOVERS.items()}
+        return words.get(int(self)) or fmt_time(self)
+
+
+STEPS_MAX = 7
 ACK_EVERY_MAX = 1 << 16
 # Keys of RoCEv2 that the simulator takes as they are.
 AS_STATED = (
     *("name", "qps", "pmtu", "cc", "pfc", "buffer"),
-    *("ack_every", "rto", "rto_first", "retry_cnt", "base_rtt", "rules"),
+    *("ack_every", "rto", "rto_first", "retry_cnt", "reordering", "base_rtt", "rules"),
+    "routing",
 )
+# Keys that only switches that balance have, with what they also need.
+BALANCED = ("load_steps", "ties", "recovery", "reordering", "failover")
+
+
+LoadSteps = Annotated[
+    tuple[Annotated[float, Meta(gt=0, le=1000)], ...], Meta(min_length=1, max_length=STEPS_MAX)
+]
 
 
 class RoceSection(Section, frozen=True, kw_only=True):
@@ -223,6 +273,12 @@ class RoceSection(Section, frozen=True, kw_only=True):
     retry_cnt: Annotated[int, Meta(ge=0, le=7)] = RETRY_CNT
     local_repair: Time | None = None
     convergence: Convergence | None = None
+    routing: Literal["hashed", "adaptive", "spray"] = "hashed"
+    load_steps: LoadSteps | None = None
+    ties: Literal["random", "rotation"] | None = None
+    recovery: Literal["selective", "timer"] | None = None
+    reordering: Time | None = None
+    failover: Failover | None = None
     base_rtt: Time | None = None
     rules: Literal["roce", "peer"] = "roce"
 
@@ -234,6 +290,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
                 f".rto_first: {self.rto_first.text()}; at least 1 ps, and at most rto,"
                 f" {self.rto.text()}"
             )
+        self._check_balance()
         longest = Time(self._convergence_ps()[1])
         if self.local_repair is not None and self.local_repair >= longest:
             raise ValueError(
@@ -253,6 +310,33 @@ class RoceSection(Section, frozen=True, kw_only=True):
                 " 'dcqcn'; leave it out, or \"auto\""
             )
 
+    def _check_balance(self) -> None:
+        """Refuse keys that this routing, or this recovery, does not use."""
+        given = {key: getattr(self, key) for key in (*BALANCED, "local_repair")}
+        idle = {
+            "hashed": BALANCED,
+            "adaptive": ("local_repair",),
+            "spray": ("load_steps", "local_repair"),
+        }[self.routing]
+        for key in idle:
+            if given[key] is not None:
+                raise ValueError(
+                    f".{key}: {_said(given[key])} does nothing with routing = {self.routing!r};"
+                    ' leave it out, or "auto"'
+                )
+        if self.recovery == "timer" and self.reordering is not None:
+            raise ValueError(
+                f".reordering: {self.reordering.text()} does nothing with recovery = 'timer', where"
+                ' nothing is reported; leave it out, or "auto"'
+            )
+        if self.reordering is not None and self.reordering < 1:
+            raise ValueError(f".reordering: {self.reordering.text()}; at least 1 ps")
+        steps = self.load_steps or ()
+        if list(steps) != sorted(set(steps)):
+            raise ValueError(
+                f".load_steps: {written(list(steps))}; each must exceed the one before"
+            )
+
     def build(self) -> RoceTransport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
         from openmrc.sim.roce.transport import RoceTransport
@@ -266,6 +350,10 @@ class RoceSection(Section, frozen=True, kw_only=True):
             if self.local_repair is None
             else int(self.local_repair),
             convergence_ps=self._convergence_ps(),
+            load_steps=self.load_steps or RoceTransport.load_steps,
+            ties=self.ties or RoceTransport.ties,
+            recovery=self.recovery or RoceTransport.recovery,
+            failover_ps=RoceTransport.failover_ps if self.failover is None else int(self.failover),
         )
 
     def _convergence_ps(self) -> tuple[int, int]:
@@ -273,6 +361,11 @@ class RoceSection(Section, frozen=True, kw_only=True):
         return (
             BGP_PS if self.convergence is None else (self.convergence.low_ps, int(self.convergence))
         )
+
+
+def _said(value: Any) -> str:
+    """A key's value as an error names it."""
+    return value.text() if isinstance(value, Quantity) else written(plain(value))
 
 
 def _check_pmtu(pmtu: int, peer: bool) -> None:
@@ -335,20 +428,26 @@ def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> No
 
 
 def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> None:
-    """Raise `InputError` for a time of convergence, or of local repair, where routing, or a switch,
-    has no choice.
+    """Raise `InputError` for a time of convergence, or of local repair, or a rule of choice where
+    routing, or a switch, has no choice; and for one of planes where NICs have none.
     """
-    if fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
-        return
-    keys = ("local_repair",) if fabric.n_planes > 1 else ("convergence", "local_repair")
+    one_path = fabric.n_paths(0, fabric.n_nics - 1, 0) == 1
+    idle = ["local_repair", "load_steps", "ties"] if one_path else []
     where = "a plane of this fabric" if fabric.n_planes > 1 else "this fabric"
+    why = dict.fromkeys(
+        ("convergence", *idle), f"{where} has one path between two NICs, and no routing"
+    )
+    if fabric.n_planes == 1:
+        idle += ["convergence"] if one_path else []
+        idle += ["failover"]
+        why["failover"] = "this fabric has one plane"
     for number, each in enumerate(transports):
-        for key in keys:
+        for key in idle:
             if (value := getattr(each, key, None)) is not None:
                 place = "transport" if len(transports) == 1 else f"transport[{number}]"
                 raise InputError(
-                    f"{place}.{key}: {value.text()} does nothing: {where} has one"
-                    ' path between two NICs, and no routing; leave it out, or "auto"'
+                    f"{place}.{key}: {_said(value)} does nothing: {why[key]}; leave it out,"
+                    ' or "auto"'
                 )
 
 

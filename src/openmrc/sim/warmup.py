@@ -16,6 +16,7 @@ from openmrc.sim.kinds import capture_of
 from openmrc.sim.mrc import capture as mrc_capture
 from openmrc.sim.mrc import loop
 from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.roce import balance, placement
 from openmrc.sim.roce import capture as roce_capture
 from openmrc.sim.roce import loop as roce_loop
 from openmrc.sim.roce.transport import RoceTransport
@@ -87,8 +88,14 @@ def shards_of_roce() -> None:
     _shards(RoceTransport())
 
 
+def rules_of_balance() -> None:
+    """What RoCEv2 needs in addition where switches balance."""
+    _world(RoceTransport(routing="adaptive"))
+
+
 OF_MRC = (loop.advance, mrc_capture._write_frames, codec.decode)
 OF_ROCE = (roce_loop.advance, roce_capture._write_frames, roce_codec.decode)
+OF_BALANCE = (balance.egress, placement.on_data)
 
 
 @once("sim", loop_of_mrc, frames_of_mrc, shards_of_mrc, entries=OF_MRC)
@@ -105,3 +112,9 @@ def warm_up_roce() -> None:
     frames_of_roce()
     _captured(RoceTransport()).run()
     _world(RoceTransport(), shards=2).run()
+
+
+@once("sim.roce.balance", rules_of_balance, entries=OF_BALANCE)
+def warm_up_balance() -> None:
+    """Compile what runs of RoCEv2 need in addition where switches balance."""
+    rules_of_balance()

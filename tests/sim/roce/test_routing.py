@@ -239,7 +239,7 @@ def test_convergence_is_drawn_between_its_two_times() -> None:
     for seed in range(1, 21):
         world = broken(convergence_ps=(1 * MS, 3 * MS), seed=seed)
         change = world.side.state.change
-        delay = int(change.at[change.is_local == 0].min()) - AT
+        delay = int(change.at[change.who == 0].min()) - AT
         assert 1 * MS <= delay < 3 * MS
         found.add(delay)
     assert len(found) == 20

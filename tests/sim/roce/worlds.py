@@ -61,6 +61,26 @@ def worlds() -> dict[str, World]:
             seed=5,
             **SHORT,
         ),
+        "balanced": roce_world(
+            leaf_spine(4, 2, 2, 2),
+            permutation(4, 150_000, 2),
+            every,
+            qps=2,
+            routing="adaptive",
+            load_steps=(0.1, 0.3),
+            reordering_ps=2 * US,
+            failover_ps=10 * US,
+            **SHORT,
+        ),
+        "sprayed": roce_world(
+            tree(16, 2, 2),
+            permutation(16, 20_000, 2),
+            [Fault(3 * US, "link-down", "plane 0 t1 1 - t2 *", for_ps=30 * US)],
+            routing="spray",
+            ties="rotation",
+            recovery="timer",
+            **SHORT,
+        ),
         "peer": roce_world(
             leaf_spine(4, 1, 2, 2), permutation(4, 80_000, 4), rules="peer", pmtu=4086, cc="none"
         ),
@@ -79,7 +99,9 @@ def tight(faults: Sequence[Fault] = (), **more: Any) -> World:
 
 def outcome(world: World) -> dict[str, Any]:
     """Everything a run leaves behind."""
-    return plain.outcome(world) | {"roce": plain.digests(side(world).state)}
+    digests = plain.digests(side(world).state)
+    del digests["calls"]  # addresses
+    return plain.outcome(world) | {"roce": digests}
 
 
 def main() -> None:

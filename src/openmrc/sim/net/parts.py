@@ -29,6 +29,11 @@ class Parts:
         """The largest number of the workload's QPs that send to one NIC."""
         return int(np.bincount(self.traffic.qp_dst, minlength=1).max(initial=0))
 
+    def packets_per_qp(self, pmtu: int) -> int:
+        """Return the most packets that a QP of the workload sends, apart from losses."""
+        packets = np.bincount(self.traffic.msg_qp, self.traffic.packets(pmtu), minlength=1)
+        return int(packets.max(initial=0))
+
 
 class Values:
     """The values derived from a fabric and a transport: a data class with units in the names."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from openmrc.engine.setup import pow2_at_least
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Queues, Sizes, control_queue_bytes, whole_packets
 from openmrc.fabric.rtt import base_rtt_ps, port_rate_bps
@@ -19,6 +20,8 @@ MARKING = Marking()
 # Without PFC a switch needs a larger buffer than with trimming: of the 2 to 5 BDP that UET 1.0.3
 # recommends for tail drop (p. 463), the largest.
 TAIL_DROP_BDP = 5
+WINDOW_MAX = 4096  # packets: 335 us at 400 Gb/s, and 512 B of a NIC's memory for each end of a QP
+WORD_BITS = 64  # of the bitmap of a window
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,29 @@ class RoceDerived(Values):
     control_packet_wire_bytes: int
 
 
+@dataclass(frozen=True)
+class BalancedDerived(RoceDerived):
+    """Further values where switches balance."""
+
+    load_step_bytes: tuple[int, ...]  # queued at a port of a NIC's rate when the next step begins
+    reordering_ps: int  # 0: nothing is reported
+    failover_ps: int
+    window_packets: int  # that a QP may leave unacknowledged
+
+    def as_dict(self) -> dict[str, int]:
+        """Name to value; each step has a name of its own."""
+        found = super().as_dict()
+        del found["load_step_bytes"]
+        steps = {f"load_step_{i}_bytes": size for i, size in enumerate(self.load_step_bytes, 1)}
+        return found | steps
+
+
 def derive(
-    fabric: Fabric, transport: RoceTransport, queues: Queues, senders_per_nic: int
+    fabric: Fabric, transport: RoceTransport, queues: Queues, senders_per_nic: int, packets: int
 ) -> RoceDerived:
-    """Derive all values; `senders_per_nic` is the largest number of QPs that send to one NIC."""
+    """Derive all values; `senders_per_nic` is the largest number of QPs that send to one NIC, and
+    `packets` the most that any of the workload's QPs sends.
+    """
     sizes = roce_framing(transport.rules)
     wire = sizes.data_bytes(transport.pmtu)
     t = transport.base_rtt_ps or base_rtt_ps(fabric, wire, sizes.sack_bytes)
@@ -63,7 +85,7 @@ def derive(
     if transport.pfc:
         of_queues = of_queues._replace(queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)
     low, high = transport.convergence_ps
-    return RoceDerived(
+    derived = RoceDerived(
         base_rtt_ps=t,
         port_rate_bps=port_rate,
         bdp_bytes=bdp,
@@ -75,4 +97,15 @@ def derive(
         convergence_high_ps=high,
         data_packet_wire_bytes=wire,
         control_packet_wire_bytes=sizes.sack_bytes,
+    )
+    if not transport.balances:
+        return derived
+    steps = transport.load_steps if transport.routing == "adaptive" else ()
+    reordering = t if transport.reordering_ps is None else transport.reordering_ps
+    return BalancedDerived(
+        **vars(derived),
+        load_step_bytes=tuple(max(int(step * bdp), 1) for step in steps),
+        reordering_ps=reordering if transport.recovery == "selective" else 0,
+        failover_ps=transport.failover_ps,
+        window_packets=min(max(pow2_at_least(packets), WORD_BITS), WINDOW_MAX),
     )

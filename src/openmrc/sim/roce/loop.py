@@ -91,7 +91,7 @@ def _start(net, st, ro):
         rq = ro.qp[qi]
         rq.alive = 1
         rq.rto_at = NEVER
-        rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))
+        routing.choose_planes(net, ro, rq)
     due.start(net)
     if ctl.n_shards == 1:
         routing.next_change(net, ro, 0)

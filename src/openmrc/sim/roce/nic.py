@@ -3,7 +3,7 @@ responder.
 
 As with MRC, control packets queue at the port and data is pulled: when a port is free and has no
 control packet, the next ready QP is asked for a packet. A QP sends by one port of the bond at a
-time.
+time; where switches balance, by any that is free: those with credit take turns.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from openmrc.engine import state as es
 from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA
 from openmrc.engine.state import RTS
 from openmrc.jit import inlined, inner
+from openmrc.jit.callref import call_int
 from openmrc.sim.net import events, link, messages, rounds
 from openmrc.sim.net.state import AT_QP, DAMAGED, TAG_MASK
 from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
@@ -24,16 +25,37 @@ from openmrc.wire.roce.opcodes import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, 
 def make_ready(net, ro, qi, now):
     """Append a QP that may send to its NIC's round robin."""
     rq = ro.qp[qi]
-    if net.qp[qi].ready == 0 and requester.may_send(rq, now):
+    if net.qp[qi].ready == 0 and requester.may_send(ro, rq, now):
         rounds.stand_behind(net, int(rq.nic) * net.ctl[0].n_planes, 0, qi)
 
 
+@inlined
+def _take_plane(net, rq):
+    """The port of the bond by which a QP sends next. Of several that are usable, one that is free,
+    if any is.
+    """
+    if rq.planes == 0:
+        return int(rq.plane)
+    n_planes = int(net.ctl[0].n_planes)
+    usable = int(rq.planes)
+    free = usable & int(net.nic[rq.nic].free_ports)
+    if free != 0:
+        usable = free
+    plane = int(rq.last_plane)
+    for _ in range(n_planes):
+        plane = plane + 1 if plane + 1 < n_planes else 0
+        if (usable >> plane) & 1:
+            break
+    rq.last_plane = plane
+    return plane
+
+
 @inner
-def _send_control(net, st, ro, qi, psn, syndrome, now):
+def send_control(net, st, ro, qi, psn, syndrome, now):
     """Send an ACK or NAK to the other end of a connection; without a syndrome, 0, a CNP."""
     ctl = net.ctl[0]
     rq = ro.qp[qi]
-    plane = int(rq.plane)
+    plane = int(_take_plane(net, rq))
     if plane < 0:  # no port of the bond is usable: it is lost before it is a packet
         return
     n = link.new_packet(net)
@@ -65,10 +87,10 @@ def pump(net, st, ro, nic, now):
     while ln.free_ports != 0 and net.round[first, rounds.FIRST] >= 0:
         qi = rounds.step_forward(net, first, 0)
         rq = ro.qp[qi]
-        if not requester.may_send(rq, now):
+        if not requester.may_send(ro, rq, now):
             plan_qp(net, ro, qi, now)
             continue
-        plane = int(rq.plane)
+        plane = int(_take_plane(net, rq))
         if (ln.free_ports >> plane) & 1 == 0:
             make_ready(net, ro, qi, now)
             if waiting == qi:
@@ -77,15 +99,15 @@ def pump(net, st, ro, nic, now):
                 waiting = qi
             continue
         waiting = -1
-        again = rq.nxt < rq.high
+        high = int(rq.high)
         n = link.new_packet(net)
         p = net.packet[n]
         seq = requester.next_packet(net, st, ro, qi, now, p)
         link.fill_hop(net, n, p, rq.other, rq.flow, CLASS_DATA, 0)
         net.hop[n].tag = seq & TAG_MASK
         ctl.data_packets += 1
-        if again:
-            messages.note_retransmitted(net, requester.part_of(st, rq, rq.cur).wr_id, now)
+        if seq < high:
+            messages.note_retransmitted(net, requester.part_of(st, rq, int(p.msn)).wr_id, now)
         port_no = nic * ctl.n_planes + plane
         port = net.port[port_no]
         requester.pace(ro, qi, int(net.hop[n].frame_bytes), now)
@@ -99,10 +121,10 @@ def pump(net, st, ro, nic, now):
 def plan_qp(net, ro, qi, now):
     """Make sure that the QP's timer, and the time of its next packet, are in the heap."""
     rq = ro.qp[qi]
-    if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
+    if rq.paced_at > now and rq.pacing == 0 and requester.has_work(ro, rq):
         rq.pacing = 1
         events.push(net, max(requester.wake_at(ro, qi), now), AT_PACE, qi)
-    events.plan(net, net.qp[qi], requester.next_deadline(rq, now), AT_QP, qi)
+    events.plan(net, net.qp[qi], requester.next_deadline(ro, rq, now), AT_QP, qi)
 
 
 @inner
@@ -142,11 +164,12 @@ def _settle(net, st, ro, qi, progress, now):
 
 
 @inlined
-def _place(net, st, ro, h, p, rq, now):
-    """Place payload: check that it is the unit that the sender read from its memory, in order."""
+def place(net, st, ro, h, p, rq, seq, now):
+    """Place payload: check that it is the unit that the sender read from its memory for this
+    sequence.
+    """
     length = int(p.payload_len)
     part = requester.part_of(st, rq, int(p.msn))
-    seq = rq.expected - 1
     pmtu = net.ctl[0].pmtu
     offset = (seq - part.first_seq) * pmtu
     is_right = (
@@ -159,6 +182,14 @@ def _place(net, st, ro, h, p, rq, now):
         messages.note_rate(net, part.wr_id, length, now)
 
 
+@inlined
+def notify(net, st, ro, h, qi, now):
+    """A data packet has arrived: answer its mark with a CNP, if one is due."""
+    if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
+        ro.c[0].cnps += 1
+        send_control(net, st, ro, qi, 0, 0, now)
+
+
 @inner
 def _on_data(net, st, ro, n, qi, now):
     """A data packet has arrived at its responder."""
@@ -167,12 +198,10 @@ def _on_data(net, st, ro, n, qi, now):
     rq = ro.qp[qi]
     what = responder.judge(rq, int(p.psn))
     ends = False
-    if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
-        ro.c[0].cnps += 1
-        _send_control(net, st, ro, qi, 0, 0, now)
+    notify(net, st, ro, h, qi, now)
     if what == responder.IN_ORDER:
         ends = responder.accept(st, rq, int(p.msn))
-        _place(net, st, ro, h, p, rq, now)
+        place(net, st, ro, h, p, rq, rq.expected - 1, now)
         if ends:
             rq.msg_done += 1
             stripes.part_arrived(net, ro, int(rq.bundle), int(p.msn), now)
@@ -180,11 +209,11 @@ def _on_data(net, st, ro, n, qi, now):
     if do == responder.ACK:
         ro.c[0].acks += 1
         psn = es.psn_of(int(rq.first_psn), rq.expected - 1)
-        _send_control(net, st, ro, qi, psn, AETH_ACK, now)
+        send_control(net, st, ro, qi, psn, AETH_ACK, now)
     elif do == responder.NAK:
         ro.c[0].naks += 1
         psn = es.psn_of(int(rq.first_psn), rq.expected)
-        _send_control(net, st, ro, qi, psn, AETH_NAK_SEQUENCE, now)
+        send_control(net, st, ro, qi, psn, AETH_NAK_SEQUENCE, now)
 
 
 @inlined
@@ -197,12 +226,19 @@ def receive(net, st, ro, n, now):
     p = net.packet[n]
     net.ctl[0].delivered += 1
     qi = int(h.qp)
+    calls = ro.calls[0]
     if p.opcode <= LAST_DATA:
-        _on_data(net, st, ro, n, qi, now)
+        if calls.on_data != 0:
+            call_int(calls.on_data, (net, st, ro, n, qi, now))
+        else:
+            _on_data(net, st, ro, n, qi, now)
         link.free_packet(net, n)
         return
     progress = False
-    if p.opcode == ACKNOWLEDGE:
+    if p.opcode == ACKNOWLEDGE and calls.on_answer != 0:
+        is_ack = int(p.reason == AETH_ACK)
+        progress = call_int(calls.on_answer, (ro, qi, int(p.psn), is_ack, now)) != 0
+    elif p.opcode == ACKNOWLEDGE:
         if p.reason == AETH_ACK:
             progress = requester.on_ack(ro, ro.qp[qi], int(p.psn), now)
         else:
@@ -235,6 +271,9 @@ def on_port_free(net, st, ro, port_no, now):
 @inner
 def on_qp_timer(net, st, ro, qi, now):
     """A QP's entry in the heap is due; its deadline may have moved to a later time."""
+    if ro.qp[qi].sends == 0:
+        call_int(ro.calls[0].on_missing, (net, st, ro, qi, now))
+        return
     if ro.qp[qi].rto_at <= now:
         requester.on_timeout(st, ro, qi, now)
     _settle(net, st, ro, qi, False, now)
@@ -279,7 +318,7 @@ def choose_planes(net, st, ro, nic, now):
     n = st.nic[nic]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         rq = ro.qp[qi]
-        rq.plane = routing.plane_of(net, ro, nic, int(rq.peer_nic), int(rq.flow))
+        routing.choose_planes(net, ro, rq)
         if rq.sends:
             make_ready(net, ro, qi, now)
             plan_qp(net, ro, qi, now)

@@ -1,6 +1,7 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
-A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. In place
+A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. (Where
+switches balance a QP has no path of its own.) In place
 of MRC's window, it reports the bytes that the rate limiters allow in a base round trip; no delay is
 measured, so there is no `delay_ps`.
 """
@@ -72,13 +73,15 @@ class FlowReader(QpReader):
         return ABOVE_PORTS + max(switches, key=lambda s: int(fabric.sw_tier[s]))
 
     def _name(self, top: int) -> str:
-        return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}" if top else "no way"
+        if top:
+            return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}"
+        return "every way" if self._world.state.calls[0].egress else "no way"
 
 
 def way_of(world: Watched, end: int) -> list[int]:
     """The directed ports on the current path of a QP's end; none if there is no route."""
     rq = world.state.qp[end]
-    if rq.plane < 0:
+    if rq.plane < 0 or world.state.calls[0].egress:
         return []
     ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
     ways = (int(rq.nic), int(rq.peer_nic), int(rq.plane), int(rq.flow))

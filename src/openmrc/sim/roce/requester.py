@@ -1,10 +1,11 @@
 """The sending end of a reliable connection: go-back-N (IB 9.7.5, 9.7.6).
 
 Packets leave in order and without a window; only the rate limiter, a paused port, or
-`OUTSTANDING_MAX` stops them. An acknowledgement covers everything below it. A NAK for a sequence
-error, and a timer that expires without progress, send the requester back to the oldest packet that
-is not acknowledged, and all packets from there on are sent again. Both are charged to one retry
-counter, which progress resets; when it is exhausted the QP is in error.
+`OUTSTANDING_MAX` stops them. (Where switches balance, `placement` says what differs.) An
+acknowledgement covers everything below it. A NAK for a sequence error, and a timer that expires
+without progress, send the requester back to the oldest packet that is not acknowledged, and all
+packets from there on are sent again. Both are charged to one retry counter, which progress resets;
+when it is exhausted the QP is in error.
 
 Timers adapt, as those of NICs do: the first without progress runs for `rto_first`, each that
 follows twice as long, none longer than `rto`. Those shorter than `rto` together cost one retry, and
@@ -19,8 +20,8 @@ from openmrc.engine import state as es
 from openmrc.engine.packet import CLASS_DATA
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
+from openmrc.jit.callref import call_int
 from openmrc.sim.roce import dcqcn
-from openmrc.sim.roce.state import OUTSTANDING_MAX
 
 OPERATION_MASK = 0x1F  # of an opcode; the bits above name the service, which is 0 here
 NUMBER_MASK = 0x7FFF_FFFF
@@ -35,15 +36,16 @@ def part_of(st, rq, number):
 
 
 @inlined
-def has_work(rq):
+def has_work(ro, rq):
     """Whether there is a packet to send, once rate limiter and port permit."""
-    return rq.alive != 0 and rq.nxt < rq.seq_end and rq.nxt - rq.una < OUTSTANDING_MAX
+    is_next = rq.nxt < rq.seq_end and rq.nxt - rq.una < ro.c[0].window
+    return rq.alive != 0 and (is_next or rq.n_ahead > 0)
 
 
 @inlined
-def may_send(rq, now):
+def may_send(ro, rq, now):
     """Whether `next_packet` has one, given a free port."""
-    return has_work(rq) and rq.paced_at <= now and rq.plane >= 0
+    return has_work(ro, rq) and rq.paced_at <= now and rq.plane >= 0
 
 
 @inlined
@@ -51,10 +53,14 @@ def next_packet(net, st, ro, qi, now, p):
     """Write the next packet into `p`; return its sequence. `may_send` must hold."""
     rq = ro.qp[qi]
     seq = int(rq.nxt)
-    part = part_of(st, rq, rq.cur)
+    number = int(rq.cur)
+    if rq.n_ahead > 0:
+        seq = call_int(ro.calls[0].take_lost, (ro, qi))
+        number = int(rq.msg_done)
+    part = part_of(st, rq, number)
     while seq >= part.first_seq + part.n_packets:
-        rq.cur += 1
-        part = part_of(st, rq, rq.cur)
+        number += 1
+        part = part_of(st, rq, number)
     pmtu = net.ctl[0].pmtu
     k = seq - part.first_seq
     p.opcode = endpoint.write_opcode(k, part.n_packets, part.has_imm) & OPERATION_MASK
@@ -63,11 +69,13 @@ def next_packet(net, st, ro, qi, now, p):
     p.va = part.remote_va + k * pmtu
     p.dma_len = part.length
     p.dst_qpn = st.qp[qi].peer_qpn
-    p.msn = rq.cur & NUMBER_MASK  # used by the simulation alone: the packet's message
+    p.msn = number & NUMBER_MASK  # used by the simulation alone: the packet's message
     p.klass = CLASS_DATA
     p.src = rq.nic
     p.dst = rq.peer_nic
-    rq.nxt = seq + 1
+    if seq == rq.nxt:
+        rq.cur = number
+        rq.nxt = seq + 1
     rq.high = max(rq.high, rq.nxt)
     if rq.rto_at == NEVER:
         rq.rto_at = now + rq.timer_ps
@@ -174,13 +182,16 @@ def _retry(st, ro, qi, charge, now):
         rq.alive = 0
         rq.rto_at = NEVER
         return
-    _go_back(rq)
+    if ro.calls[0].lose_last != 0:
+        call_int(ro.calls[0].lose_last, (ro, qi))
+    else:
+        _go_back(rq)
     rq.rto_at = now + rq.timer_ps
 
 
 @inlined
-def next_deadline(rq, now):
+def next_deadline(ro, rq, now):
     """When the timer expires, ps. It also runs while no port is up."""
-    if rq.rto_at == NEVER and rq.plane < 0 and has_work(rq):
+    if rq.rto_at == NEVER and rq.plane < 0 and has_work(ro, rq):
         rq.rto_at = now + rq.timer_ps
     return rq.rto_at

@@ -20,10 +20,18 @@ import numpy as np
 from openmrc.engine import bits
 from openmrc.fabric.actions import PORT_ALLOW, PORT_DENY, PORT_DOWN, PORT_UP
 from openmrc.jit import compiled, inlined, inner, records
+from openmrc.jit.callref import call_int
 from openmrc.sim.net import events
 from openmrc.sim.net.state import AT_CONVERGED
 from openmrc.sim.net.switch import first_down
-from openmrc.sim.roce.state import AT_LOCAL_REPAIR, CHANGE
+from openmrc.sim.roce.state import (
+    AT_LOCAL_REPAIR,
+    CHANGE,
+    NICS,
+    OWN_SWITCH,
+    TO_NICS,
+    TO_SWITCHES,
+)
 from openmrc.wire.roce.opcodes import UDP, UDP_PORT
 
 PORTS_OF_A_PATH = 6  # at most: NIC, T0, T1, T2, T1, T0
@@ -47,20 +55,21 @@ def hash_flows(qp):
 
 
 @inlined
-def _in_service(ro, port_no, groups):
-    """Whether routing considers a port up, and not drained for the sender."""
-    r = ro.route[port_no]
-    return r.up != 0 and int(r.denied) & groups == 0
+def in_service(ro, port_no, groups):
+    """Whether routing considers a port up, and not drained for the sender; `groups` as of
+    `groups_of`, with the bit of who asks.
+    """
+    return int(ro.route[port_no].shut) & groups == 0
 
 
 @inlined
 def _usable(ro, port_no, groups):
     """The same for the switch's own port, which it sees go down by itself."""
-    return ro.route[port_no].own_up != 0 and _in_service(ro, port_no, groups)
+    return ro.route[port_no].own_up != 0 and in_service(ro, port_no, groups)
 
 
 @inlined
-def _groups_of(net, nic):
+def groups_of(net, nic):
     """The groups of denylists that a NIC is in, as a mask."""
     return int(net.groups[nic]) if net.groups.shape[0] > 0 else 0
 
@@ -89,13 +98,13 @@ def _parallel(ro, first, n, choice, groups):
 def _first_in_service(ro, first, n, groups):
     """The first of `n` ports that are in service, or -1."""
     for port_no in range(first, first + n):
-        if _in_service(ro, port_no, groups):
+        if in_service(ro, port_no, groups):
             return port_no
     return -1
 
 
 @inner
-def _descends(net, ro, switch, dst, groups):
+def descends(net, ro, switch, dst, groups):
     """Whether a switch has a NIC below it, and links in service down to its T0."""
     here = switch
     s = net.switch[here]
@@ -115,9 +124,9 @@ def _leads(net, ro, switch, dst, groups):
     """Whether routing knows a path from a switch to a NIC's T0: down, or up once and then down."""
     s = net.switch[switch]
     if s.lo <= dst < s.hi:
-        return _descends(net, ro, switch, dst, groups)
+        return descends(net, ro, switch, dst, groups)
     for port_no in range(s.first_up, s.first_up + s.n_up):
-        if _in_service(ro, port_no, groups) and _descends(
+        if in_service(ro, port_no, groups) and descends(
             net, ro, int(net.port[port_no].peer), dst, groups
         ):
             return True
@@ -151,7 +160,7 @@ def _member(net, ro, s, dst, choice, groups):
 @inner
 def _around(net, ro, s, src, dst, choice):
     """As `egress`, if something is out of service."""
-    groups = _groups_of(net, src)
+    groups = groups_of(net, src) | TO_SWITCHES
     if s.lo <= dst < s.hi:
         first = int(first_down(s, dst))
         if s.tier == 0:  # the subnet is here, whatever the state of a host's link
@@ -162,8 +171,12 @@ def _around(net, ro, s, src, dst, choice):
 
 @inlined
 def egress(net, ro, switch, n, dst, flow):
-    """Egress port of packet `n` of a flow at a switch; -1 if it has no route."""
+    """Egress port of packet `n` of a flow at a switch; -1 if it has no route. Where it has a choice
+    a switch that balances makes it for every packet (`balance`).
+    """
     s = net.switch[switch]
+    if ro.calls[0].egress != 0 and (s.bundle > 1 or dst < s.lo or dst >= s.hi):
+        return call_int(ro.calls[0].egress, (net, ro, switch, n))
     choice = bits.mix32(flow ^ int(s.salt))
     if ro.routing[0].broken != 0:
         return _around(net, ro, s, int(net.packet[n].src), dst, choice)
@@ -176,47 +189,62 @@ def egress(net, ro, switch, n, dst, flow):
 
 
 @inner
-def _has_way(net, ro, src, dst, plane):
-    """Whether routing knows a path from NIC to NIC in a plane, including their own links."""
+def _has_way(net, ro, src, dst, plane, who):
+    """Whether a path from NIC to NIC in a plane is known, including their own links."""
     n_planes = net.ctl[0].n_planes
-    groups = _groups_of(net, src)
+    groups = groups_of(net, src) | who
     port_no = src * n_planes + plane
-    if not _in_service(ro, port_no, groups):
+    if not in_service(ro, port_no, groups):
         return False
     far = net.switch[net.port[dst * n_planes + plane].peer]
     last = int(first_down(far, dst))
-    if not _in_service(ro, last, groups):
+    if not in_service(ro, last, groups):
         return False
     return _leads(net, ro, int(net.port[port_no].peer), dst, groups)
 
 
 @inner
-def plane_of(net, ro, nic, dst, flow):
-    """The port of its bond on which a NIC sends a flow; -1 if none is usable."""
+def _usable_planes(net, ro, nic, dst, who):
+    """The ports of its bond on which a NIC may send to another, a mask."""
     n_planes = int(net.ctl[0].n_planes)
     up = int(net.nic[nic].up_ports)
-    members = 0
     usable = 0
     for plane in range(n_planes):
         if (up >> plane) & 1 and (
-            ro.routing[0].broken == 0 or n_planes == 1 or _has_way(net, ro, nic, dst, plane)
+            ro.routing[0].broken == 0 or n_planes == 1 or _has_way(net, ro, nic, dst, plane, who)
         ):
             usable |= 1 << plane
-            members += 1
+    return usable
+
+
+@inner
+def choose_planes(net, ro, rq):
+    """Choose the port of its bond on which a QP's end sends, -1 if none is usable; where switches
+    balance, all that it may choose from for each packet.
+    """
+    balances = ro.calls[0].egress != 0
+    who = TO_NICS if balances else TO_SWITCHES
+    usable = int(_usable_planes(net, ro, int(rq.nic), int(rq.peer_nic), who))
+    members = 0
+    for plane in range(net.ctl[0].n_planes):
+        members += (usable >> plane) & 1
+    rq.planes = usable if balances else 0
+    rq.plane = -1
     if members == 0:
-        return -1
-    left = flow % members
-    for plane in range(n_planes):
+        return
+    left = int(rq.flow) % members
+    for plane in range(net.ctl[0].n_planes):
         if (usable >> plane) & 1:
             if left == 0:
-                return plane
+                rq.plane = plane
             left -= 1
-    return -1
 
 
-def changes_of(fault: Any, c: Any) -> Any:
+def changes_of(fault: Any, c: Any, failover_ps: int | None) -> Any:
     """The changes that routing will apply, `CHANGE`, for a schedule of faults `FAULT` and the
     settings `ROCE` of a run. A switch already knows that its own port is down.
+
+    Switches that balance leave it at once, and their NICs learn of a change after `failover_ps`.
     """
     action = np.asarray(fault.action)
     seen = np.isin(action, (PORT_DOWN, PORT_UP, PORT_DENY, PORT_ALLOW))
@@ -224,12 +252,16 @@ def changes_of(fault: Any, c: Any) -> Any:
     delay = np.zeros(len(at), np.int64)
     _draw_delays(c, np.ascontiguousarray(at), delay)
     local_ps = int(c[0].local_repair_ps)
-    local = (action[seen] == PORT_DOWN) & (local_ps < delay)
-    change = records(len(at) + int(local.sum()), CHANGE)
-    change.at = np.concatenate([at + delay, at[local] + local_ps])
-    change.port = np.concatenate([port, port[local]])
-    change.is_local[len(at) :] = 1
-    return change[np.lexsort((change.port, change.is_local, change.at))]
+    if failover_ps is None:
+        more = (action[seen] == PORT_DOWN) & (local_ps < delay)
+        later_ps, who = local_ps, OWN_SWITCH
+    else:
+        more, later_ps, who = np.ones(len(at), bool), failover_ps, NICS
+    change = records(len(at) + int(more.sum()), CHANGE)
+    change.at = np.concatenate([at + delay, at[more] + later_ps])
+    change.port = np.concatenate([port, port[more]])
+    change.who[len(at) :] = who
+    return change[np.lexsort((change.port, change.who, change.at))]
 
 
 @compiled
@@ -247,32 +279,35 @@ def next_change(net, ro, number):
     """Put the next change that routing will apply into the heap; one at a time."""
     if number < ro.change.shape[0]:
         change = ro.change[number]
-        kind = AT_LOCAL_REPAIR if change.is_local else AT_CONVERGED
+        kind = AT_LOCAL_REPAIR if change.who == OWN_SWITCH else AT_CONVERGED
         events.push(net, int(change.at), kind, number)
 
 
 @inlined
 def _is_broken(r):
     """Whether some switch has removed a port from its groups."""
-    return r.own_up == 0 or r.up == 0 or r.denied != 0
+    return r.own_up == 0 or r.shut != 0
 
 
 @inner
 def take_in(net, ro, change):
     """Apply a change: the port's own switch removes it from its groups, if it is still down; or
-    routing has converged for it, and all switches now use its actual state.
+    routing has converged for it, and all switches now use its actual state, or all NICs.
     """
     port_no = int(change.port)
     r = ro.route[port_no]
     up = net.port[port_no].up
     before = _is_broken(r)
-    if change.is_local:
+    if change.who == OWN_SWITCH:
         if up == 0:
             r.own_up = 0
+    elif change.who == NICS:
+        r.shut = int(r.shut) & ~TO_NICS | (0 if up else TO_NICS)
     else:
-        r.up = up
         r.own_up = up
-        r.denied = net.health[port_no].denied
+        r.shut = int(r.shut) & TO_NICS | int(net.health[port_no].denied)
+        if up == 0:
+            r.shut = int(r.shut) | TO_SWITCHES
     ro.routing[0].broken += int(_is_broken(r)) - int(before)
 
 

@@ -40,13 +40,23 @@ class RoceSide(Side):
         if transport.ack_every < 1:
             raise InputError(f"transport.ack_every: {transport.ack_every}; at least 1")
         self._transport = transport
-        self.values = derive(parts.fabric, transport, parts.queues, parts.senders_per_nic)
+        self.values = derive(
+            parts.fabric,
+            transport,
+            parts.queues,
+            parts.senders_per_nic,
+            parts.packets_per_qp(transport.pmtu),
+        )
         self.ends = Ends(parts.traffic, transport.qps)
         self.engine = build.build_engine(parts, self.ends)
         self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
         self.state = build.build_roce(
-            parts, transport, self.values, self.ends, self.engine, self.net.fault
+            parts, transport, self.values, self.ends, self.engine, self.net
         )
+        if transport.balances:
+            build.call_what_balances(
+                self.net, self.engine, self.state, transport.recovery == "selective"
+            )
 
     def packets_reserved(self, links: int) -> int:
         """Return the number that an event may need; with PFC a fault may resume every link at
@@ -141,7 +151,17 @@ class RoceSide(Side):
                 ("an error is a dead QP", bool(q.state == es.ERROR), not rq.alive),
             ]
             found += books.different(f"QP {int(q.qpn):#x}: ", pairs)
+            ahead = [("packets ahead", n, of) for n, of in self._ahead(end, int(rq.other))]
+            found += books.different(f"QP {int(q.qpn):#x}: ", ahead)
         return found
+
+    def _ahead(self, *ends: int) -> list[tuple[int, int]]:
+        """Of the ends of a QP, the packets that they note one by one: as counted, and as noted."""
+        if not self._transport.balances:
+            return []
+        state = self.state
+        noted = np.bitwise_count(state.seen[list(ends)]).sum(axis=1)
+        return [(int(state.qp.n_ahead[end]), int(n)) for end, n in zip(ends, noted, strict=True)]
 
 
 SIDE = RoceSide

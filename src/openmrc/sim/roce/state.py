@@ -21,6 +21,9 @@ CLASS_FRAME = 3  # HOP.klass of a pause frame between two shards, see `flow`
 # only bounds what is sent into a black hole. (IB 9.7.1 allows 2^23.)
 OUTSTANDING_MAX = 1 << 16
 
+ROUTING_ITSELF, OWN_SWITCH, NICS = 0, 1, 2  # CHANGE.who
+TO_SWITCHES, TO_NICS = 1 << 16, 1 << 17  # bits of ROUTE.shut above the groups
+
 ROCE_QP = np.dtype(  # one end: it sends, or it receives
     [
         # --- requester
@@ -38,6 +41,14 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("msg_mask", "i8"),
         # --- responder
         ("expected", "i8"),  # the only sequence that is accepted
+        # --- either, where switches balance (`placement`)
+        ("mark", "i8"),  # of a responder: what its timer finds missing below is lost,
+        ("told", "i8"),  # and is reported from here on.
+        ("again", "i8"),  # What is still missing from here on,
+        ("due", "i8"),  # to here, is reported again;
+        ("due_at", "i8"),  # from then on
+        ("due_next", "i8"),  # to here
+        ("n_ahead", "i4"),  # bits in `Roce.seen`: packets to send again, or ahead of a gap
         # --- both
         ("first_psn", "i4"),  # of the sequence of data packets: the sending end's
         ("retries", "i4"),  # since the last progress
@@ -49,6 +60,8 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("flow", "u4"),  # hash of the 5-tuple of what it sends
         ("sport", "i4"),  # UDP source port of those packets: the flow's entropy
         ("plane", "i1"),  # port of the bond that the flow hashes to; -1: none is up
+        ("last_plane", "i1"),  # on which it sent last, where it has several:
+        ("planes", "u2"),  # a mask of them; 0: one, `plane`
         ("nak_sent", "i1"),  # and the expected packet has not arrived since
         ("alive", "i1"),
         ("sends", "i1"),
@@ -85,7 +98,7 @@ CHANGE = np.dtype(  # a change that routing will apply
     [
         ("at", "i8"),
         ("port", "i4"),
-        ("is_local", "i1"),  # only the port's own switch applies it
+        ("who", "i1"),  # who applies it: ROUTING, the port's OWN switch, or NICS
     ],
     align=True,
 )
@@ -98,8 +111,7 @@ ROUTING = np.dtype(  # one record, written while nothing else happens
 ROUTE = np.dtype(  # a directed port as routing sees it
     [
         ("reverse", "i4"),  # the link's other direction
-        ("denied", "u2"),
-        ("up", "i1"),  # to all switches
+        ("shut", "u4"),  # to whom: a mask of groups of denylists, TO_SWITCHES and TO_NICS
         ("own_up", "i1"),  # to the switch whose port it is
     ],
     align=True,
@@ -119,6 +131,13 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
         ("convergence_seed", "i8"),
+        # where switches balance, and 0 elsewhere:
+        ("n_steps", "i8"),  # of load
+        ("rotates", "i8"),  # ties are broken by rotation
+        ("reordering_ps", "i8"),  # 0: nothing is reported
+        ("again_ps", "i8"),  # until what is still missing is reported again
+        ("frame_ps", "i8"),  # that a packet takes at a NIC's port
+        ("window", "i8"),  # packets that a requester may leave unacknowledged
         ("planes_at", "i8"),  # instant for which NICs have been asked to review their bonds
         ("acks", "i8"),
         ("naks", "i8"),
@@ -128,6 +147,35 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("go_backs", "i8"),  # NAKs that a requester obeyed
         ("timeouts", "i8"),
         ("no_route", "i8"),  # packets for which no uplink had a route
+    ],
+    align=True,
+)
+
+
+SHELF = np.dtype(  # a port as its switch ranks it, see `balance`
+    [
+        ("row", "i4"),  # of RANKED: the switch's first
+        ("first", "i4"),  # of the switch's uplinks
+        ("low", "i4"),  # its queue has this step from so many bytes
+        ("high", "i4"),  # to fewer than these
+        ("uplink", "i2"),  # its number among these; -1: it is none
+        ("place", "i2"),  # in its list
+        ("step", "i1"),  # of its load; -1: it is down
+    ],
+    align=True,
+)
+
+# Addresses of functions that only worlds use in which switches balance, 0 elsewhere: others do not
+# even compile them.
+CALLS = np.dtype(
+    [
+        ("egress", "i8"),  # balance.egress, and so on
+        ("shelve", "i8"),
+        ("on_data", "i8"),  # placement
+        ("on_answer", "i8"),
+        ("on_missing", "i8"),
+        ("take_lost", "i8"),
+        ("lose_last", "i8"),  # of `recovery = "selective"`
     ],
     align=True,
 )
@@ -150,3 +198,12 @@ class Roce(NamedTuple):
     flow: Any  # pfc.CONFIG, one record
     buffer: Any  # pfc.SWITCH, by switch; one without PFC
     pause: Any  # pfc.LINK, by port; one without PFC
+    # where switches balance; one record or row elsewhere
+    calls: Any  # CALLS, one record
+    shelf: Any  # SHELF, by port
+    ranked: Any  # int16 [switches x steps, uplinks]: lists of uplinks by load, of the length
+    n_ranked: Any  # int16, by row
+    bound: Any  # int32 [kinds of ports, steps - 1]: queued bytes with which the next step begins
+    turn: Any  # int64, by switch: choices so far
+    seen: Any  # uint64 [QPs, words]: a bitmap of the window of sequences, see `placement`
+    placed: Any  # int32, beside the engine's messages: packets of a part that have arrived

@@ -16,6 +16,10 @@ RETRY_CNT = 7  # three bits; the usual default
 LOCAL_REPAIR_PS = 1 * MS
 BGP_PS = (50 * MS, 1_000 * MS)  # a session ends with its link: RFC 7938, section 7
 HOLD_PS = (2_000 * MS, 3_000 * MS)  # or by silence, with a hold time of 3 s: its section 7.1
+# Of switches that balance: htsim's `ecmp_ar` has a step at 5, 10 and 20 % of its queue, one BDP.
+LOAD_STEPS = (0.05, 0.1, 0.2)
+# Published, second hand, for a NIC of four planes that has lost one (docs/adaptive.md)
+FAILOVER_HARDWARE_PS, FAILOVER_SOFTWARE_PS = 3 * MS, 1_080 * MS
 
 
 @dataclass(frozen=True)
@@ -37,5 +41,19 @@ class RoceTransport:
     local_repair_ps: int = LOCAL_REPAIR_PS
     # from a failure or a repair until routing has converged: drawn uniformly between the two
     convergence_ps: tuple[int, int] = BGP_PS
+    # "adaptive" or "spray": switches choose a port for each packet, and NICs a plane
+    routing: str = "hashed"
+    # where the next step of a port's load begins, BDPs of its data queue; of "adaptive"
+    load_steps: tuple[float, ...] = LOAD_STEPS
+    ties: str = "random"  # among ports of equal load; or "rotation"
+    recovery: str = "selective"  # or "timer": a receiver reports nothing that is missing
+    # how long a packet may be missing after a later one has arrived; None: the base round trip
+    reordering_ps: int | None = None
+    failover_ps: int = FAILOVER_HARDWARE_PS  # until NICs leave a plane without a way to the peer
     base_rtt_ps: int | None = None  # None: from the fabric's longest path
     rules: str = "roce"  # "peer": htsim's packet sizes
+
+    @property
+    def balances(self) -> bool:
+        """Whether packets of a QP take different paths."""
+        return self.routing != "hashed"
