@@ -236,14 +236,14 @@ MUTANTS = [
     Mutant(
         "EV probe answered elsewhere",
         "ports",
-        "        plane = int(p.plane)\n        ev = _believed_ev",
-        "        plane = 1 - int(p.plane)\n        ev = _believed_ev",
+        "        plane = int(p.plane)\n        has_evs",
+        "        plane = 1 - int(p.plane)\n        has_evs",
         "an-ev-probe-is-answered-on-its-plane",
     ),
     Mutant(
         "response without id",
         "ports",
-        "        answer.psn = p.psn\n",
+        "    answer.psn = p.psn\n",
         "",
         "an-ev-probe-is-answered",
     ),

@@ -32,6 +32,7 @@ class Flow:
     def __init__(self, rate_bps: int = RATE, **config: int) -> None:
         self.q: Any = records(1, es.QP)[0]
         self.c: Any = records(1, es.CONFIG)[0]
+        self.f: Any = records(1, es.NSCC)[0]
         self.c.pmtu, self.c.nominal_overhead, self.c.base_rtt_ps = MSS, OVERHEAD, T
         self.c.cc, self.c.trimming = policy.CC_NSCC, 1
         for name, value in config.items():
@@ -51,13 +52,13 @@ class Flow:
     ) -> None:
         """A SACK with an RTT sample `delay` above the base."""
         rtt = int(self.q.base_rtt) + int(delay)
-        nscc.on_sack(self.q, self.c, now, int(new), rtt, ce, penalty)
+        nscc.on_sack(self.q, self.c, self.f, now, int(new), rtt, ce, penalty)
 
     def trim(self, now: int) -> None:
-        nscc.on_trim(self.q, self.c, now)
+        nscc.on_trim(self.q, self.c, self.f, now)
 
     def loss(self, now: int, plane: int = 0) -> bool:
-        return bool(nscc.on_loss(self.q, self.c, now, plane))
+        return bool(nscc.on_loss(self.q, self.c, self.f, now, plane))
 
 
 def steady(flow: Flow, window: float) -> Flow:
@@ -288,9 +289,9 @@ def test_the_window_never_leaves_its_limits() -> None:
 
 def test_a_shorter_round_trip_lowers_the_base_never_below_half() -> None:
     flow = steady(Flow(), 1e6)
-    nscc.on_sack(flow.q, flow.c, T, SACK, 10 * US, False, 0)
+    nscc.on_sack(flow.q, flow.c, flow.f, T, SACK, 10 * US, False, 0)
     assert flow.q.base_rtt == 10 * US
-    nscc.on_sack(flow.q, flow.c, T, SACK, 1 * US, False, 0)
+    nscc.on_sack(flow.q, flow.c, flow.f, T, SACK, 1 * US, False, 0)
     assert flow.q.base_rtt == 6 * US
 
 
@@ -309,7 +310,7 @@ def test_the_average_takes_an_eightieth_or_a_quarter_round_trip_for_long_unmarke
 def test_without_a_sample_the_average_stands_in() -> None:
     flow = steady(Flow(), 1e6)
     flow.q.avg_delay = 5.0 * US
-    nscc.on_sack(flow.q, flow.c, T, SACK, -1, False, 0)
+    nscc.on_sack(flow.q, flow.c, flow.f, T, SACK, -1, False, 0)
     assert flow.q.avg_delay == 5 * US
     assert flow.q.inc == pytest.approx(float(flow.q.alpha) * SACK * 4 * US)
 

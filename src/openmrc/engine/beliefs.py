@@ -112,8 +112,8 @@ def _silence(st, q, plane, payload, now):
 
 @inner
 def _keep_floor(st, q, plane, k, now):
-    """Row 12, `ev_min_active`: a plane that delivers keeps a quarter of its EVs in service."""
-    if 4 * plane.n_good < plane.n_evs and now - plane.heard_at < q.rto:
+    """Row 12, `ev_min_active`: a plane that delivers keeps a part of its EVs in service."""
+    if 100 * plane.n_good < plane.keep * plane.n_evs and now - plane.heard_at < q.rto:
         rotation.recall_oldest_bad(st, q, plane, k, now)
 
 
@@ -222,6 +222,37 @@ def deny(st, q, ev, denied, now):
     _review_reverse(st, q, plane, k)
     rotation.refresh_planes(st, q, now)
     return True
+
+
+@compiled
+def declare(st, q, ev, state, now):
+    """A controller states that an EV is DENIED, ASSUMED_BAD, or GOOD. What is ASSUMED_BAD by its
+    word is probed, and returns, as any other; the last usable EV of a plane stays usable.
+    """
+    deny(st, q, ev, state == evs.DENIED, now)
+    if state == evs.ASSUMED_BAD:
+        on_always_skip(st, q, ev, now)
+    elif state == evs.GOOD and st.ev[q.ev0 + ev].state == evs.ASSUMED_BAD:
+        revive(st, q, ev, evs.RECALL, now)
+
+
+@compiled
+def replace(st, q, ev, value, now):
+    """An EV stands for another path of its plane from now on, GOOD. Packets in flight stay with the
+    old one: what was sent before is no evidence against the new one.
+    """
+    declare(st, q, ev, evs.GOOD, now)
+    e = st.ev[q.ev0 + ev]
+    plane = st.plane[q.plane0 + e.plane]
+    if plane.trial_ev == e.value:
+        plane.trial_id = -1
+    if plane.reverse_ev == e.value:
+        plane.reverse_ev = value
+    e.value = value
+    e.marks = 0
+    b = evs.blame_of(st, e)
+    evs.acquit(b)
+    b.demoted_at = now
 
 
 @inner

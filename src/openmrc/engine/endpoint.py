@@ -7,9 +7,11 @@
     post_write       the application wants to write
     set_port         a port of the NIC went down or came up
     deny             paths must not be used, or may be used again
+    declare          a controller states what a path is
+    replace          an EV stands for another path
     move             a QP with a single path gets another one
     fail             a QP ends; `abandon` then takes its requests one by one
-    ask_echo         a packet that the peer's NIC answers at once
+    ask              a request that another NIC answers at once
     ask_size         a packet that shows whether a path carries it
 
 After each of them: send the packets in `State.out`, report the completions in `State.done`, ask
@@ -20,10 +22,10 @@ and its ports may change all QPs of the NIC.
 from __future__ import annotations
 
 from openmrc.engine import loss, ports, probes, requester, responder, timers
-from openmrc.engine.beliefs import deny
+from openmrc.engine.beliefs import declare, deny, replace
 from openmrc.engine.loss import fail
 from openmrc.engine.packet import ACKNOWLEDGE, LAST_DATA, NACK, PROBE, SACK
-from openmrc.engine.ports import ask_echo, refresh_qp
+from openmrc.engine.ports import ask, refresh_qp
 from openmrc.engine.ports import on_deadline as on_nic_deadline
 from openmrc.engine.ports import set_local_port as set_port
 from openmrc.engine.requester import (
@@ -47,8 +49,9 @@ __all__ = [  # and what is defined below
     "NO_IMM",
     "PORTS_BUSY",
     "abandon",
-    "ask_echo",
+    "ask",
     "ask_size",
+    "declare",
     "deny",
     "fail",
     "may_send",
@@ -59,6 +62,7 @@ __all__ = [  # and what is defined below
     "post_receive",
     "post_write",
     "refresh_qp",
+    "replace",
     "set_port",
     "write_opcode",
 ]

@@ -76,6 +76,33 @@ def configure(q, c, rate_bps):
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
 
 
+@compiled
+def obey(q, c, f):
+    """Take the values of a controller in place of those that follow from rate and T; call it after
+    `configure`.
+    """
+    q.max_wnd = max(f.max_wnd, q.pkt)
+    q.target = f.target
+    q.eta = f.eta
+    q.fi = f.fi
+    q.fi_scale = f.fi_scale
+    q.t_config = float(f.base_rtt)
+    q.fast_below = q.t_config / 12.0
+    q.qa_threshold = float(f.qa_threshold)
+    # no throughput is below -1, so that quick adapt never acts
+    q.qa_window = -1.0 if f.without_qa else q.max_wnd / 2**f.qa_gate
+    q.rto = max(c.rto_base_ps, 4 * (f.base_rtt + f.target))
+    if f.without_cc:
+        q.cwnd = q.max_wnd
+    q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
+
+
+@inlined
+def _adapts(q, c, f):
+    """Whether the window follows NSCC."""
+    return c.cc == CC_NSCC and (q.cc == 0 or f.without_cc == 0)
+
+
 @inlined
 def _quick_adapt(q, now, delay, loss, ecn):
     """Step 4 of MRC 4.6; returns True if it consumes the signal."""
@@ -141,8 +168,9 @@ def _obey_receiver(q, new, penalty):
 
 
 @compiled
-def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
-    """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 if it carries no sample.
+def on_sack(q, c, f, now, new_bytes, rtt_ps, ce, penalty):
+    """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 if it carries no sample. `f` is
+    the record of NSCC that the QP obeys, if `q.cc` names one.
 
     MRC 4.6 steps 1 to 6.
     """
@@ -167,7 +195,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         if not ecn and delay > q.target:
             sample = 0.25 * q.base_rtt
         q.avg_delay += AVERAGE_WEIGHT * (sample - q.avg_delay)
-    if c.cc != CC_NSCC:
+    if not _adapts(q, c, f):
         return
     if penalty != 0 or q.spared != 0.0:
         _obey_receiver(q, new, penalty)
@@ -193,11 +221,12 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         q.calm = 0.0
         if q.avg_delay > q.target and now - q.last_dec > q.base_rtt:
             overshoot = (q.avg_delay - q.target) / q.avg_delay
-            q.cwnd *= max(1.0 - GAMMA * overshoot, MAX_MD_JUMP)
+            gamma = f.gamma if q.cc else GAMMA
+            q.cwnd *= max(1.0 - gamma * overshoot, f.max_md_jump if q.cc else MAX_MD_JUMP)
             q.last_dec = now
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
-    due = now - q.last_adjust > c.base_rtt_ps
-    if q.since_adjust > ADJUST_PACKETS * q.pkt or due:
+    due = now - q.last_adjust > (f.adjust_ps if q.cc else c.base_rtt_ps)
+    if q.since_adjust > (f.adjust_bytes if q.cc else ADJUST_PACKETS * q.pkt) or due:
         growth = q.inc / q.cwnd
         if due:
             growth += q.eta
@@ -209,7 +238,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
 
 
 @compiled
-def on_trim(q, c, now):
+def on_trim(q, c, f, now):
     """A packet was trimmed, in the fabric or at the last hop (MRC 4.9); call it while the packet
     still counts as in flight.
     """
@@ -220,7 +249,7 @@ def on_trim(q, c, now):
         # link.
         q.achieved += c.nominal_overhead
     q.avg_delay += AVERAGE_WEIGHT * (q.t_config - q.avg_delay)
-    if c.cc != CC_NSCC:
+    if not _adapts(q, c, f):
         return
     q.qa_trigger = 1
     if not _quick_adapt(q, now, q.avg_delay, True, False):
@@ -228,14 +257,14 @@ def on_trim(q, c, now):
 
 
 @compiled
-def on_loss(q, c, now, k):
+def on_loss(q, c, f, now, k):
     """A packet was judged lost on plane `k`. True if the window was cut for it.
 
     Planes take turns, so congestion loses on all of them alike. A loss on the same plane as the one
     before, with others in service, is that plane's fault, and cuts nothing. All cuts within one
     round trip take at most half the window: a dead path is not congestion.
     """
-    if c.cc != CC_NSCC:
+    if not _adapts(q, c, f):
         return False
     again = k == q.lost_plane
     q.lost_plane = k

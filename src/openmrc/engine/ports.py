@@ -50,6 +50,8 @@ def refresh_qp(st, q, now):
     rate = usable_rate(st, q)
     if rate > 0:
         nscc.configure(q, st.config[0], rate)
+        if q.cc:
+            nscc.obey(q, st.config[0], st.nscc[q.cc])
     elif q.state == es.RTS and not loss.outstanding(q):
         loss.first_sent(q, now)  # also if nothing can be sent: without timers a QP never fails
 
@@ -119,14 +121,23 @@ def emit(st, opcode, nic, remote, plane):
 
 
 @inlined
-def ask_echo(st, nic, remote, plane, number):
-    """Emit a request that the peer's NIC answers at once; the answer reflects `number`."""
-    p = emit(st, pk.ENDPOINT_REQUEST, nic, remote, plane)
-    p.reason = pk.OP_EV_PROBE
-    p.psn = number
+def ask(st, nic, remote, op, ports_up, plane, ev):
+    """Emit a request that is not the engine's own, on EV `ev` (-1: that of control packets, if a QP
+    leads to `remote`). The NIC there answers at once, and reflects the number that this returns.
+    `ports_up` is the mask that a port status tells.
+    """
+    number = _next_request(st.nic[nic])
+    st.request[nic * es.REQUESTS + number % es.REQUESTS] = -1  # no QP waits for the answer
     i = find_peer(st, nic, remote)
-    if i >= 0:
-        p.ev = st.plane[place.plane(st.qp[st.peer[i].qp], plane)].reverse_ev
+    if ev < 0 and i >= 0:
+        ev = int(st.plane[place.plane(st.qp[st.peer[i].qp], plane)].reverse_ev)
+    p = emit(st, pk.ENDPOINT_REQUEST, nic, remote, plane)
+    p.reason = op
+    p.ev = max(ev, 0)
+    p.psn = number
+    if op == pk.OP_PORT_STATUS:
+        p.imm = ports_up
+    return number
 
 
 @inlined
@@ -183,7 +194,10 @@ def on_packet(st, nic, p, now):
         return OUT_OF_PLACE
     i = find_peer(st, nic, int(p.src))
     if i < 0:
-        return NO_PEER
+        if p.opcode == pk.ENDPOINT_RESPONSE or p.reason != pk.OP_EV_PROBE:
+            return NO_PEER
+        _answer(st, nic, p, int(p.plane), int(p.ev), now)
+        return HEARD
     if p.opcode == pk.ENDPOINT_RESPONSE:
         _on_response(st, nic, st.peer[i], p, now)
         return HEARD
@@ -210,14 +224,23 @@ def _on_request(st, nic, peer, p, now):
         # The plane works, so the answer takes it, on any path that is not known to be bad: this
         # end's reverse EV may be as dead as the one that the peer wants to replace.
         plane = int(p.plane)
-        ev = _believed_ev(st, q, plane, now)
+        has_evs = st.plane[q.plane0 + plane].n_evs > 0
+        ev = _believed_ev(st, q, plane, now) if has_evs else int(p.ev)
     else:
         plane = _next_plane(st, q, rotation.control_planes(st, q))
         ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)
     if plane >= 0:
-        answer = _emit(st, pk.ENDPOINT_RESPONSE, nic, p.src, plane, ev, now)
-        answer.reason = p.reason
-        answer.psn = p.psn
+        _answer(st, nic, p, plane, ev, now)
+
+
+@inner
+def _answer(st, nic, p, plane, ev, now):
+    """Answer a request. A NIC to which no QP leads is answered on the plane and the EV of its
+    probe: both directions of an EV cross the same switches.
+    """
+    answer = _emit(st, pk.ENDPOINT_RESPONSE, nic, p.src, plane, ev, now)
+    answer.reason = p.reason
+    answer.psn = p.psn
 
 
 @inner

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import account, ev, place, policy, ports, probes, timers
+from openmrc.engine import account, ev, nscc, place, policy, ports, probes, timers
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
@@ -27,6 +27,7 @@ Index = npt.NDArray[np.int64]
 
 BITMAP_SLACK = 256  # bits of a bitmap ring beyond the window: blocks reported again, and cleared
 LONG_AGO = -NEVER // 2
+KEEP_PERCENT = 25  # row 12
 
 
 def pow2_at_least(n: int) -> int:
@@ -111,6 +112,7 @@ def new_state(
         nic=records(nics, es.NIC),
         peer=records(peers, es.PEER),
         request=np.full(nics * es.REQUESTS, -1, np.int32),
+        nscc=records(es.NSCCS, es.NSCC),
         stream=np.ones(n, np.uint64),
         own=np.zeros((n if brought else 1, policy.OWN)),
         reps=records(n * planes if rings_of_evs else 1, es.REPS),
@@ -271,7 +273,8 @@ def set_base_rtt(st: State, nic: int, t_ps: int, now: int) -> None:
     n = st.nic[nic]
     for q in st.qp[int(n.qp0) : int(n.qp0 + n.n_qps)]:
         if q.state == RTS:
-            q.base_rtt = t_ps
+            if not q.cc:
+                q.base_rtt = t_ps
             if q.nxt == 0:
                 q.cwnd = 0.0  # not started
             ports.refresh_qp(st, q, now)
@@ -297,6 +300,7 @@ def _lay_paths(st, qps, plane, values, active):
         p.n_evs = n
         p.n_active = active
         p.share = active
+        p.keep = KEEP_PERCENT
         if n > 0:
             p.reverse_ev = values[row, 0]
         for i in range(n):
@@ -306,6 +310,49 @@ def _lay_paths(st, qps, plane, values, active):
             e.active = i < active
         for i in range(active):
             st.order[q.order0 + plane * q.order_len + i] = first + i
+
+
+def keep_in_service(st: State, qi: int, percent: int) -> None:
+    """Planes of a queue pair that deliver keep this part of their EVs in service (row 12)."""
+    st.plane.keep[place.planes(st.qp[qi])] = percent
+
+
+def use_no_plane_without_paths(st: State, qi: int) -> None:
+    """Control packets take no plane on which a queue pair was given no EV."""
+    q = st.qp[qi]
+    for k, n in enumerate(st.plane.n_evs[place.planes(q)].tolist()):
+        q.planes_denied |= (n == 0) << k
+
+
+def set_nscc(st: State, number: int, **values: Any) -> None:
+    """Write values of a controller for NSCC: fields of `state.NSCC`."""
+    for name, value in values.items():
+        st.nscc[number][name] = value
+
+
+def obey_nscc(st: State, qi: int, number: int, now: int) -> None:
+    """A queue pair obeys a record of `nscc` from now on; 0: values that follow from rate and T."""
+    q = st.qp[qi]
+    q.cc = number
+    q.base_rtt = st.nscc[number].base_rtt if number else st.config[0].base_rtt_ps
+    if q.state == RTS:
+        ports.refresh_qp(st, q, now)
+
+
+def derived_nscc(st: State, rate_bps: int) -> dict[str, float]:
+    """Return what NSCC derives from a rate and T: fields of `state.NSCC`."""
+    q, c = records(1, es.QP)[0], st.config[0]
+    nscc.configure(q, c, rate_bps)
+    names = ("eta", "fi", "fi_scale", "max_wnd", "base_rtt", "target", "qa_threshold")
+    return {name: q[name].item() for name in names} | {
+        "gamma": nscc.GAMMA,
+        "max_md_jump": nscc.MAX_MD_JUMP,
+        "adjust_bytes": float(nscc.ADJUST_PACKETS * q.pkt),
+        "adjust_ps": int(c.base_rtt_ps),
+        "qa_gate": nscc.QA_GATE,
+        "without_qa": 0,
+        "without_cc": 0,
+    }
 
 
 @compiled

@@ -213,7 +213,8 @@ QP = record_type(
     ("trail_block", "i8", (2,)),  # older ones that changed: the last newest, one with a late packet
     ("trail_left", "i1", (2,)),  # reports that they are still due
     ("penalty", "u1"),  # what SACKs say as a receiver, as in `packet.PACKET`
-    *fields("i1", "qa_trigger", "fast"),  # of congestion control: here they fill a word
+    # of congestion control: here they fill a word. `cc` is the record of `nscc` that it obeys
+    *fields("i1", "qa_trigger", "fast", "cc"),
     # --- counters
     *fields("i8", *COUNTERS),
 )
@@ -248,6 +249,7 @@ PLANE = record_type(
     ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none (recycling.py)
     ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
+    ("keep", "i1"),  # % of its EVs that stay in service while it delivers, row 12
 )
 
 EV = record_type(
@@ -337,6 +339,15 @@ PEER = record_type(
     ("down_probe_at", "i8"),  # when to probe planes that the peer reported as down
 )
 
+# NSCC with values of a controller, in place of those derived from the rate and T
+NSCC = record_type(
+    *fields("f8", "gamma", "max_md_jump", "eta", "fi", "fi_scale", "max_wnd", "adjust_bytes"),
+    *fields("i8", "adjust_ps", "base_rtt", "target", "qa_threshold"),
+    *fields("i4", "qa_gate"),
+    *fields("i1", "without_qa", "without_cc"),
+)
+NSCCS = 64  # the first one stands for derived values
+
 REPS_HELD = 8  # REPS, section 3.1: EVs that the ring of recycled ones holds
 REPS = record_type(  # of a plane of a QP end, where paths are REPS (reps.py)
     ("thaw_at", "i8"),  # freezing mode lasts at least until then
@@ -386,6 +397,7 @@ class State(NamedTuple):
     nic: Any  # NIC
     peer: Any  # PEER, sorted by remote within a NIC
     request: Any  # int32, REQUESTS per NIC: QP whose EV probe has this request id
+    nscc: Any  # NSCC, by `qp.cc`
     stream: Any  # uint64 random streams, one per QP
     own: Any  # float64 [qps, OWN] of a user's policies, else [1, OWN]
     reps: Any  # REPS, one for each of `plane` where paths are REPS, else one

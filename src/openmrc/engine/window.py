@@ -21,7 +21,7 @@ def _step(st, q, event, now, new_bytes, rtt_ps, marked):
 def on_sack(st, q, now, new_bytes, rtt_ps, marked, penalty):
     """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 when it carries no sample."""
     c = st.config[0]
-    nscc.on_sack(q, c, now, new_bytes, rtt_ps, marked, penalty)
+    nscc.on_sack(q, c, st.nscc[q.cc], now, new_bytes, rtt_ps, marked, penalty)
     if c.cc == CC_OWN:
         _step(st, q, policy.ON_SACK, now, new_bytes, rtt_ps, marked)
 
@@ -30,7 +30,7 @@ def on_sack(st, q, now, new_bytes, rtt_ps, marked, penalty):
 def on_trim(st, q, now):
     """A packet was trimmed; call it while the packet still counts as in flight."""
     c = st.config[0]
-    nscc.on_trim(q, c, now)
+    nscc.on_trim(q, c, st.nscc[q.cc], now)
     if c.cc == CC_OWN:
         _step(st, q, policy.ON_TRIM, now, 0, -1, False)
 
@@ -44,4 +44,4 @@ def on_loss(st, q, ev, now):
     if c.cc == CC_OWN:
         _step(st, q, policy.ON_LOSS, now, 0, -1, False)
         return False
-    return nscc.on_loss(q, c, now, int(st.ev[q.ev0 + ev].plane))
+    return nscc.on_loss(q, c, st.nscc[q.cc], now, int(st.ev[q.ev0 + ev].plane))

@@ -41,10 +41,17 @@ def denied(
     fabric: Fabric, ports: npt.ArrayLike, src: int, dst: int, evs: npt.ArrayLike
 ) -> BoolArray:
     """Return, for each of `evs`, whether its path from NIC `src` to NIC `dst` crosses one of the
-    directed `ports`: bool, shape of `evs`. Raises `InputError` if there is no such path.
+    directed `ports`: bool, shape of `evs`. An EV that names no path, as one of a controller may,
+    crosses none.
     """
     closed = np.zeros(fabric.n_ports, np.bool_)
     closed[np.asarray(ports, np.int64)] = True
     evs = np.asarray(evs, np.int64)
-    found = [closed[fabric.route(src, dst, ev)].any() for ev in evs.ravel().tolist()]
-    return np.array(found, np.bool_).reshape(evs.shape)
+
+    def crosses(ev: int) -> bool:
+        try:
+            return bool(closed[fabric.route(src, dst, ev)].any())
+        except InputError:
+            return False
+
+    return np.array([crosses(ev) for ev in evs.ravel().tolist()], np.bool_).reshape(evs.shape)

@@ -243,6 +243,10 @@ class Device(Closing):
         """Report a port that went down or came up, if the kernel cannot know."""
         self._host.call(lambda: self._host.apply_port(plane, up))
 
+    def enable_port(self, plane: int, enabled: bool) -> None:
+        """Take a port down, or allow it again, whatever the state of its link; peers are told."""
+        self._host.call(lambda: self._host.enable_port(plane, enabled))
+
     def keep_off(self, denied: LongArray) -> None:
         """Stop using paths across these directed ports of the fabric, and allow all others again,
         until the next call: an operator's advice (EV state DENIED, MRC 3.3). Packets in flight are

@@ -11,6 +11,7 @@ from openmrc.engine.packet import PENALTY_MAX
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.bound import column
 from openmrc.live.endpoint import path_mtu, state
+from openmrc.live.endpoint.control import DRAWN, Paths
 from openmrc.live.endpoint.host import Host
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.cq import CompletionQueue, QueueFullError
@@ -64,6 +65,8 @@ class QueuePair:
         self._state, self._msg_done = column(qps, "state"), column(qps, "msg_done")
         self._recv_head = column(lives, "recv_head")
         self._sent = self._received = 0
+        self._paths = DRAWN
+        self._nscc = 0
         self._destroyed = False
 
     @property
@@ -109,6 +112,10 @@ class QueuePair:
         if not 0 <= psn < 1 << 24:
             raise InputError(f"first PSN {psn}: 0 to {(1 << 24) - 1} is accepted")
         setup.identify(self._q, first_psn=psn)
+
+    def begin_with(self, paths: Paths, nscc: int) -> None:
+        """Connect with these paths, and a record of NSCC of the device (0: derived values)."""
+        self._paths, self._nscc = paths, nscc
 
     def limit(self, mpr: int, max_wimm: int) -> None:
         """Lower the limits of packets and of immediates in flight, if they are above these."""
@@ -175,8 +182,9 @@ class QueuePair:
         r, host = self._remote, self._host
         nic = host.number_of(r.planes) if r.planes else r.nic
         host.open_qp(
-            self.index, nic, r.qp_num, r.psn, r.mpr, r.max_wimm, r.trim_nack, r.dynamic_mpr
-        )
+            self.index, nic, r.qp_num, r.psn, r.mpr, r.max_wimm, r.trim_nack, r.dynamic_mpr,
+            self._paths, self._nscc,
+        )  # fmt: skip
 
     def _fail(self) -> None:
         self._host.end_qp(self.index)

@@ -277,8 +277,14 @@ def test_trimmed_headers_place_nothing(busy: Busy) -> None:
 # --- endpoint requests ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", [pk.OP_PORT_STATUS, pk.OP_EV_PROBE])
-@pytest.mark.parametrize("opcode", [pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE])
+@pytest.mark.parametrize(
+    ("opcode", "op"),
+    [
+        (pk.ENDPOINT_REQUEST, pk.OP_PORT_STATUS),
+        (pk.ENDPOINT_RESPONSE, pk.OP_PORT_STATUS),
+        (pk.ENDPOINT_RESPONSE, pk.OP_EV_PROBE),
+    ],
+)
 def test_who_is_no_peer_has_nothing_to_say_about_ports(busy: Busy, opcode: int, op: int) -> None:
     frame = busy.forge(opcode, 2, 1, dst_qpn=2, reason=op, imm=2, psn=7)
     counted(busy, "from no peer of this device", lambda: frame)

@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from openmrc.engine import parameters, place, setup
+from openmrc.engine import ev, parameters, place, setup
 from openmrc.engine import state as es
 from openmrc.engine.parameters import MPR_MAX, PMTUS
 from openmrc.engine.setup import pow2_at_least
@@ -35,7 +35,7 @@ from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.jit import interpreted
 from openmrc.jit.bound import Bound, column
 from openmrc.live import syscalls
-from openmrc.live.endpoint import ip, links, loop, state, udp
+from openmrc.live.endpoint import control, ip, links, loop, state, udp
 from openmrc.live.endpoint.peers import Peers, Reach
 from openmrc.live.endpoint.planes import Sockets
 from openmrc.units import S
@@ -145,6 +145,8 @@ class Host:
         self._calling = threading.Lock()  # guards `_calls` against the end of the loop
         self._failure: BaseException | None = None  # the error that ended the loop
         self._lookout = links.Lookout([port.interface for port in wires], self._hear_of_links)
+        self._linked = [True] * fabric.n_planes
+        self.enabled = [True] * fabric.n_planes  # ports that no administrator took down
         self._init_ports()
         self._bind()
         self.closed = False
@@ -153,6 +155,7 @@ class Host:
         self._qpn_free_at = np.zeros(limits.qps)
         self._used = np.zeros(limits.qps, bool)
         self._denied = np.zeros(0, np.int64)  # directed ports that no path may cross
+        self._stated: list[set[control.EvKey]] = [set() for _ in range(limits.qps)]  # denied EVs
         self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
         _HOSTS.add(self)
 
@@ -282,7 +285,7 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
-        self._deny(0, np.zeros(0, np.bool_))  # no QP has paths yet
+        loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
         """Set up a plane of plain UDP: the address in its headers, and the socket of each EV."""
@@ -354,7 +357,17 @@ class Host:
             self.call(apply)
 
     def apply_port(self, plane: int, up: bool) -> None:
-        """On the loop's thread: a port is up or down; update queue pairs and inform peers."""
+        """On the loop's thread: a link is up or down; update queue pairs and inform peers."""
+        self._linked[plane] = up
+        self._set_state(plane)
+
+    def enable_port(self, plane: int, enabled: bool) -> None:
+        """On the loop's thread: the same by the word of an administrator, whatever its link is."""
+        self.enabled[plane] = enabled
+        self._set_state(plane)
+
+    def _set_state(self, plane: int) -> None:
+        up = bool(self._linked[plane] and self.enabled[plane])
         n = self.st.nic[self.nic]
         if bool(int(n.up_mask) >> plane & 1) == up:
             return
@@ -480,17 +493,28 @@ class Host:
         max_wimm: int,
         trim_nack: bool = True,
         dynamic_mpr: bool = False,
+        paths: control.Paths = control.DRAWN,
+        nscc: int = 0,
     ) -> None:
-        """Set a QP's peer, its paths and what both ends agreed on, and bring it to RTS."""
+        """Set a QP's peer, its paths, what both ends agreed on and the record of NSCC that it
+        obeys, and bring it to RTS.
+        """
         st = self.st
         setup.limit(st, i, mpr, max_wimm)
         setup.agree(st, i, trim_nack=trim_nack, dynamic_mpr=dynamic_mpr)
-        self._write_paths(i, remote)
+        if paths.evs:
+            control.give_paths(st, i, paths, self._active)
+        else:
+            self._write_paths(i, remote)
+        setup.keep_in_service(st, i, paths.keep_percent)
+        if nscc:
+            setup.obey_nscc(st, i, nscc, 0)
         peer = setup.add_peer(st, self.nic, remote, i, self.fabric.n_planes)
         setup.identify(st.qp[i], peer_nic=remote, peer_qpn=qpn, peer_psn=psn, peer=peer)
         setup.open_qp(st, i)
-        if len(self._denied):
-            loop.deny(self.ep, st, i, self._denied_evs(*self._evs_of(i)))
+        self._stated[i] = set(paths.denied)
+        if len(self._denied) or paths.denied:
+            self._deny(i, self._denied_evs(*self._evs_of(i)))
 
     def _write_paths(self, i: int, remote: int) -> None:
         """Draw random paths, equally many on each plane (MRC 3.1)."""
@@ -509,6 +533,10 @@ class Host:
             active = min(n_paths, self._active)
             setup.set_paths(self.st, np.array([i]), plane, np.array(evs), active)
 
+    def ask(self, questions: Sequence[control.Question]) -> IntArray:
+        """On the loop's thread: as `control.ask`."""
+        return control.ask(self.ep, self.st, self.tx, self.headend, questions)
+
     def measure(self, remote: int, samples: int = 32) -> tuple[int | None, list[int]]:
         """Measure the round trip to a NIC, with an idle QP at both ends; T follows from it (MRC
         4.6). Returns the 90th percentile in ps, None if nothing was answered, and the planes on
@@ -516,28 +544,20 @@ class Host:
 
         Not on the loop's thread.
         """
-        ep, planes = self.ep, self.fabric.n_planes
-        ctl = ep.ctl[0]
-
-        def ask(number: int) -> None:
-            loop.ask_echo(ep, self.st, self.tx, self.headend, remote, number % planes, number)
-
-        def begin() -> None:
-            ep.echo[:] = 0
-            ctl.measuring = 1
-
-        self.call(begin)
+        planes, rows = self.fabric.n_planes, []
         for number in range(samples):
-            self.call(partial(ask, number))
+            question = control.Question(remote, number % planes)
+            rows += self.call(partial(self.ask, [question])).tolist()
             time.sleep(ECHO_GAP_S)
         time.sleep(ECHO_LAST_S)
 
         def finish() -> tuple[int | None, list[int]]:
-            ctl.measuring = 0
-            answered = np.flatnonzero(ep.echo[1, :samples])
+            echo = self.ep.echo[rows]
+            self.ep.echo[rows, state.SENT_AT] = 0  # what comes later is nobody's
+            answered = np.flatnonzero(echo[:, state.ANSWERED_AT])
             if not len(answered):
                 return None, []
-            rtts = (ep.echo[1] - ep.echo[0])[answered]
+            rtts = echo[answered, state.ANSWERED_AT] - echo[answered, state.SENT_AT]
             rtt = int(np.quantile(rtts, ECHO_QUANTILE))
             self._follow(rtt)
             return rtt, sorted(set((answered % planes).tolist()))
@@ -597,11 +617,24 @@ class Host:
         q = self.st.qp[i]
         return int(q.peer_nic), self.st.ev.value[place.evs(q)].copy()
 
-    def _deny(self, i: int, denied: BoolArray) -> None:
-        loop.deny(self.ep, self.st, i, denied)
+    def _deny(self, i: int, listed: BoolArray) -> None:
+        """Deny the EVs of a QP that the denylist names, and those that a controller denied."""
+        loop.deny(self.ep, self.st, i, listed | control.among(self.st, i, self._stated[i]))
 
     def _denied_evs(self, remote: int, evs: IntArray) -> BoolArray:
+        if not len(self._denied):
+            return np.zeros(len(evs), np.bool_)
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
+
+    def declare(self, i: int, states: Mapping[control.EvKey, int]) -> None:
+        """On the loop's thread: as `control.declare`; what the denylist denies stays DENIED."""
+        for key, to in states.items():
+            (self._stated[i].add if to == ev.DENIED else self._stated[i].discard)(key)
+        if len(self._denied):
+            remote, evs = self._evs_of(i)
+            listed = set(evs[self._denied_evs(remote, evs)].tolist())
+            states = {key: to for key, to in states.items() if key[0] not in listed}
+        control.declare(self.ep, self.st, self.tx, self.headend, i, states)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

@@ -38,16 +38,19 @@ from openmrc.live import syscalls
 from openmrc.live.endpoint import complete, ip, receive, transmit, udp
 from openmrc.live.endpoint.state import (
     ALARM,
+    ANSWERED_AT,
+    ASKED,
     CTL,
     FULL,
     GATE,
     IP,
-    MEASURE_BIT,
+    NUMBER,
     OTHERS,
     PORTS,
     POST_RECV,
     POST_WRITE_IMM,
     READER,
+    SENT_AT,
     UDP,
     WAKE,
 )
@@ -366,16 +369,22 @@ def _tell_of_timers(ep):
 
 
 @compiled
-def ask_echo(ep, st, tx, headend, remote, plane, number):
-    """Send a request that the peer answers at once, and record when; `receive` records the
-    answer.
+def ask(ep, st, tx, headend, asked):
+    """Send requests (ASKING) that NICs answer at once, and record when; `receive` records the
+    answers, in the rows of `echo` that are written to `asked`.
     """
     ctl = ep.ctl[0]
-    endpoint.ask_echo(st, int(ctl.nic), remote, plane, MEASURE_BIT | number)
-    ep.echo[0, number] = syscalls.time_ps(ctl.started_ns, ep.clock)
-    ep.echo[1, number] = 0
-    transmit.send_out(ep, st, tx, headend, pk.ENDPOINT_QPN)
-    transmit.flush_all(ep, tx)
+    for i in range(asked.shape[0]):
+        a = asked[i]
+        number = endpoint.ask(st, int(ctl.nic), a.to, a.op, a.ports_up, a.plane, a.ev)
+        a.row = int(number) & (ep.echo.shape[0] - 1)
+        e = ep.echo[a.row]
+        e[ANSWERED_AT] = 0
+        e[NUMBER] = number
+        e[ASKED] = a.to
+        e[SENT_AT] = syscalls.time_ps(ctl.started_ns, ep.clock)
+        transmit.send_out(ep, st, tx, headend, pk.ENDPOINT_QPN)
+        transmit.flush_all(ep, tx)
 
 
 @compiled
@@ -557,6 +566,29 @@ def deny(ep, st, qi, denied):
     q = st.qp[qi]
     for i in range(q.n_evs):
         endpoint.deny(st, q, i, denied[i], ep.ctl[0].now)
+
+
+@compiled
+def declare(ep, st, tx, headend, qi, at, states):
+    """A controller states what EVs of a QP are: `at` their indices within it, `states` one each."""
+    q = st.qp[qi]
+    now = ep.ctl[0].now
+    for i in range(at.shape[0]):
+        endpoint.declare(st, q, int(at[i]), int(states[i]), now)
+    ep.qp[qi].n_bad = -1  # look at all of them
+    _settle(ep, st, tx, headend, qi, now)
+    complete.wake_readers(ep)
+
+
+@compiled
+def replace(ep, st, qi, at, values):
+    """EVs of a QP stand for other paths of their planes: `at` their indices within it, `values` the
+    new ones.
+    """
+    q = st.qp[qi]
+    for i in range(at.shape[0]):
+        endpoint.replace(st, q, int(at[i]), int(values[i]), ep.ctl[0].now)
+        ep.ev_count[place.ev(q, int(at[i]))] = 0
 
 
 @compiled

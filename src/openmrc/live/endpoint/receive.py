@@ -47,6 +47,8 @@ def on_frame(ep, st, headend, data, plane, now):
     if p.flag_bits & pk.UNSTAMPED:
         ep.port[plane].unstamped += 1
     qi = endpoint.NOBODY
+    if p.opcode == pk.ENDPOINT_RESPONSE and _is_awaited(ep, p, now):
+        return qi
     if p.opcode != pk.ENDPOINT_REQUEST and p.opcode != pk.ENDPOINT_RESPONSE:
         qi = int(p.dst_qpn) & int(ctl.qpn_mask)
         if p.dst_qpn == pk.ENDPOINT_QPN or qi >= ctl.n_qps or st.qp[qi].qpn != p.dst_qpn:
@@ -59,11 +61,19 @@ def on_frame(ep, st, headend, data, plane, now):
         _place(ep, st, data, qi)
     elif p.opcode == pk.SACK and st.qp[qi].nxt == 0:  # no data sent yet: it answers a size test
         ep.qp[qi].carried |= 1 << (int(p.timestamp) & state.SIZE_MASK)
-    elif p.opcode == pk.ENDPOINT_RESPONSE and ctl.measuring and p.psn & state.MEASURE_BIT:
-        at = int(p.psn) & (ep.echo.shape[1] - 1)
-        if ep.echo[1, at] == 0:
-            ep.echo[1, at] = now
     return qi
+
+
+@inlined
+def _is_awaited(ep, p, now):
+    """Whether this is the first answer to a request that others than the engine ask."""
+    e = ep.echo[int(p.psn) & (ep.echo.shape[0] - 1)]
+    waits = e[state.SENT_AT] != 0 and e[state.ANSWERED_AT] == 0
+    if not waits or e[state.NUMBER] != p.psn or e[state.ASKED] != p.src:
+        return False
+    e[state.CAME_ON] = p.plane
+    e[state.ANSWERED_AT] = now
+    return True
 
 
 @inlined

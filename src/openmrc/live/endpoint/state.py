@@ -77,7 +77,6 @@ CTL = record_type(
     ("rx_most", "i4"),  # datagrams that are taken from a port at a time
     ("paced", "i4"),  # 1: a QP waits for a port to be free
     ("turn", "i4"),  # QP whose turn to send is next
-    ("measuring", "i4"),  # endpoint requests with this bit set are answered into `echo`
     ("posted", "i8"),  # counts of the post ring: written by the application ...
     ("taken", "i8"),  # ... and by the loop
     *fields("i8", "events", "events_read", "events_lost", "events_told"),  # of the event ring
@@ -165,8 +164,16 @@ PORTS, READER, OTHERS = range(3)
 OTHERS_MAX = 4
 
 NATIVE, UDP, IP = 0, 1, 2
-ECHOES = 256
-MEASURE_BIT = 0x8000
+# Requests that others than the engine ask (`loop.ask`): columns of `echo`, whose row is the low
+# bits of a request's number. When it left (0: never), when the answer came (0: not yet), the
+# number, the NIC that was asked, and the plane on which it answered.
+SENT_AT, ANSWERED_AT, NUMBER, ASKED, CAME_ON = range(5)
+ECHOES = 4096
+ASKING = record_type(
+    *fields("i8", "to", "plane", "ev"),  # EV -1: that of control packets
+    *fields("i8", "op", "ports_up"),
+    ("row", "i8"),  # of `echo`, as `loop.ask` writes it
+)
 SIZE_MASK = 31  # of a timestamp: the number of a size test
 
 
@@ -186,7 +193,7 @@ class Endpoint(NamedTuple):
     cqe: Any  # CQE, rings
     event: Any  # EVENT, ring
     ev_state: Any  # int8, one for each EV of the engine: as last reported to the application
-    echo: Any  # int64 [2, ECHOES]: when measuring requests left, and when they were answered
+    echo: Any  # int64 [ECHOES, 5]: requests that others than the engine ask
     reason: Any  # int64 [planes, N_REASONS]
     ev_count: Any  # int64, one for each EV of the engine: packets sent on it
     source: Any  # int32 [planes, SOURCE_PORTS]: descriptor of an own source port, or -1
@@ -230,7 +237,7 @@ def new_endpoint(
         cqe=records(cqes, CQE),
         event=records(EVENTS, EVENT),
         ev_state=np.zeros(evs, np.int8),
-        echo=np.zeros((2, ECHOES), np.int64),
+        echo=np.zeros((ECHOES, 5), np.int64),
         reason=np.zeros((planes, N_REASONS), np.int64),
         ev_count=np.zeros(evs, np.int64),
         source=np.full((planes, SOURCE_PORTS if peers else 1), -1, np.int32),

@@ -4,10 +4,10 @@ engine when a queue pair is opened and measured.
 
 from __future__ import annotations
 
-from openmrc.engine import endpoint
+from openmrc.engine import endpoint, ev, setup
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
-from openmrc.live.endpoint import host, loop
+from openmrc.live.endpoint import control, host, loop
 
 
 @once("live")
@@ -18,6 +18,9 @@ def warm_up() -> None:
     one.start()
     one.call(lambda: one.open_qp(one.new_qp(0, 0), 1, 1, 0, 1, 1))
     one.call(lambda: endpoint.refresh_qp(one.st, one.st.qp[0], 0))
-    one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.headend, 1, 0, 0))
+    one.call(lambda: one.ask([control.Question(1, 0)]))
+    one.call(lambda: one.declare(0, {(one.st.ev[0].value.item(), 0): ev.GOOD}))
+    one.call(lambda: control.replace(one.ep, one.st, 0, [[0], [0]]))
+    one.call(lambda: setup.derived_nscc(one.st, 10**9))
     one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
     one.close()
