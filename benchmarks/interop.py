@@ -4,7 +4,8 @@ Each part runs where the directory or file that it takes is named, as an option 
 `make interop`; fetching and building is the reader's.
 
     OCP        a checkout of opencomputeproject/OCP-Multipath-Reliable-Connection: its headers,
-               `mrc_test.c` and `mrc_example.c`, unmodified; what it receives it compares itself
+               `mrc_test.c` and `mrc_example.c`, unmodified; what it receives it compares itself;
+               and `ev_expansion.c`, whose every EV openmrc expands, too
     SHIM       the shared library built from microsoft/mrc-verbs-shim-lib
     PERFTEST   `ib_write_bw`, built from linux-rdma/perftest; runs over SHIM, and a plane is cut
     NCCL       a checkout of microsoft/mrc-nccl-plugin: the functions that it calls are looked up
@@ -27,6 +28,7 @@ import time
 from pathlib import Path
 
 from openmrc.capi import build, hot
+from openmrc.capi.control import formats
 from openmrc.verbs.cabled import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,6 +85,29 @@ def compiled(out: Path, libraries: Path, sources: list[Path], includes: list[Pat
     return str(out)
 
 
+def expansion(libraries: Path, checkout: Path) -> None:
+    """`ev_expansion.c`: each EV that it expands is expanded to the same by openmrc."""
+    out = libraries / "ev_expansion"
+    source = checkout / "examples/ev_expansion/ev_expansion.c"
+    subprocess.run([build.compiler(), "-w", str(source), "-o", str(out)], check=True)
+    said = subprocess.run([out], capture_output=True, text=True, check=True).stdout
+    n = 0
+    for part in said.split("\nev_fmt_prof:\n")[1:]:
+        form, _, rest = part.partition("\nev_prof:\n")
+        own, _, expanded = rest.partition("\nEXPANDED EVs:\n")
+        widths = [int(width) for width in re.findall(r"width=(\d+)", form)]
+        rows = re.findall(r"width=(\d+), init_val=(\w+), min=(\w+) max=(\w+) mask=(\w+)", own)
+        fields = [formats.Field(*(int(value, 0) for value in row)) for row in rows]
+        evs = [formats.Ev(bytes.fromhex(ev), 1) for ev in re.findall(r": 0x(\w{64})", own)]
+        theirs = re.findall(r"^ +0x(\w{64})", expanded, re.M)
+        for ev, found in zip(evs, theirs, strict=True):
+            ours = formats.expanded(ev, widths, fields, formats.EV_BITS)
+            if f"{ours:064x}" != found:
+                raise SystemExit(f"EV {ev.value.hex()}: {ours:064x}, and OCP's is {found}")
+            n += 1
+    print(f"ev_expansion.c: {n} EVs, expanded alike")
+
+
 def ocp(libraries: Path, checkout: Path, verbs: list[Path]) -> None:
     """OCP's own programs, against OCP's own headers."""
     includes = [*verbs, checkout] if verbs else [checkout, libraries / "include"]
@@ -90,6 +115,7 @@ def ocp(libraries: Path, checkout: Path, verbs: list[Path]) -> None:
     inside = environment(OPENMRC_INTERFACES="127.0.12.1")
     inside.pop("OPENMRC_HOST", None)
     subprocess.run([test, "-d", "mrc0"], env=inside, check=True)
+    expansion(libraries, checkout)
     folder = checkout / "examples/benchmark"
     sources = [folder / "mrc_example.c", folder / "utils.c"]
     example = compiled(libraries / "mrc_example", libraries, sources, includes)

@@ -31,20 +31,31 @@ from openmrc.capi import build, hot, layouts, reach
 from openmrc.capi.calls import (
     ABSENT_CALLS,
     CODE,
+    CTL_CALLS,
     MINUS,
     MRC_CALLS,
+    NEGATIVE,
     NULL,
     PLAIN,
     VERBS_CALLS,
     Call,
 )
+from openmrc.capi.control import controller
+from openmrc.capi.control import layouts as ctl
 from openmrc.capi.layouts import NUMBERS, Struct
 
 PLANE, ELSEWHERE = "127.0.13.1", ("127.0.13.2", 4791)
 GUARD, GUARD_BYTES = 0xA7, 64
 KEPT = 64  # objects of a kind that are remembered, alive or gone
 MEMORY = np.zeros(1 << 20, np.uint8)
-STRUCTS = {f"struct {one.name} *": one for one in (*layouts.VERBS_STRUCTS, *layouts.MRC_STRUCTS)}
+STRUCTS = {
+    f"struct {one.name} *": one
+    for one in (*layouts.VERBS_STRUCTS, *layouts.MRC_STRUCTS, *ctl.STRUCTS)
+}
+ROWS = 16  # of arrays
+ARRAYS = (layouts.SGE, ctl.FMT_FIELD, ctl.FIELD, ctl.ENTRY, ctl.REQUEST, ctl.RESPONSE, ctl.EV_EVENT)
+COUNTS = (0, 1, 1, 2, 2, 4, ROWS, -1)
+NAMES = [ctypes.create_string_buffer(one) for one in (b"uet-1.0-nscc", b"uet-1.0", b"")]
 STRUCTS["union ibv_gid *"] = layouts.GID
 # Objects of the library: their structures, if any, are its own.
 OBJECTS = {f"struct {name} *" for name in layouts.HANDLES} | {
@@ -96,7 +107,8 @@ class Fuzzer:
 
     def __init__(self, api: dict[str, Any], pools: dict[str, list[int]], seed: int) -> None:
         self.api, self.pools, self.rng = api, pools, random.Random(seed)
-        self.calls = [one for one in (*MRC_CALLS, *VERBS_CALLS, *ABSENT_CALLS) if one.name in api]
+        every = (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS, *ABSENT_CALLS)
+        self.calls = [one for one in every if one.name in api]
         self.weights = [self.weight(one) for one in self.calls]
         self.told: Counter[str] = Counter()
         self.blocks: list[Guarded] = []
@@ -127,7 +139,7 @@ class Fuzzer:
         """
         if self.rng.random() < 0.03:
             return 0
-        n = hot.SGES_MAX if struct is layouts.SGE else 1
+        n = ROWS if struct in ARRAYS else 1
         block = Guarded(n * struct.dtype.itemsize)
         self.blocks.append(block)
         records = block.inner.view(struct.dtype)
@@ -165,6 +177,7 @@ class Fuzzer:
             elif rng.random() < 0.5:
                 record[name] = rng.choice(NUMBERS_TRIED) & (1 << 8 * record[name].itemsize - 1) - 1
         self.make_sense(struct, record)
+        self.bound(struct, record)
 
     def make_sense(self, struct: Struct, record: Any) -> None:
         """Most of the time, what leads further than the first check."""
@@ -187,15 +200,77 @@ class Fuzzer:
             record["addr"] = int(MEMORY.ctypes.data) + rng.randrange(4096)
             record["length"] = rng.randrange(1 << 14)
             record["lkey"] = rng.choice(keys) if keys else 0
+        elif struct is layouts.MRC_QP_ATTR:
+            for name in ("ev_profile_id", "cc_profile_id"):
+                record["profile"][name] = rng.choice((0, 0, 1, 2))
+        elif struct.name.startswith("mrc_ctl_"):
+            self.make_ctl_sense(struct, record)
         elif struct is layouts.MRC_QP_INIT_ATTR:
             record["protocol_version"] = rng.randrange(2)
             for name in ("max_send_sge", "max_recv_sge"):
                 record["cap"][name] = rng.choice((1, 3, hot.SGES_MAX))
             record["cap"]["max_inline_data"] = rng.choice((0, 64, hot.INLINE_MAX))
 
+    def make_ctl_sense(self, struct: Struct, record: Any) -> None:
+        """The same for what controllers pass."""
+        rng = self.rng
+        for name in ("profile_state", "cur_profile_state"):
+            if name in (struct.dtype.names or ()):
+                record[name] = rng.choice((0, 1, 1, 2, 2))
+        if struct is ctl.FMT_ATTR:
+            record["ev_fmt_mode"] = rng.choice((1, 4, 4, 4))
+        elif struct is ctl.FMT_FIELD:
+            record["width"] = rng.choice((0, 1, 4, 8, 16))
+        elif struct is ctl.FIELD:
+            record["width"], record["mask"] = rng.choice((1, 4, 8)), rng.choice((0, 1, 0xF))
+            record["init_val"], record["min_val"], record["max_val"] = 0, 0, rng.choice((0, 1))
+        elif struct is ctl.EV_ATTR:
+            record["ev_mode"], record["ev_count"] = rng.choice((1, 2, 2, 4)), rng.choice((1, 2, 4))
+            record["ev_fmt_profile_id"] = rng.choice((0, 1, 1, 2))
+            record["ev_min_active"], record["ev_event_mask"] = rng.randrange(3), rng.randrange(4)
+        elif struct is ctl.EV:
+            # a source port, as the device may have it
+            record["val"][:2] = list((0xC000 + rng.randrange(4)).to_bytes(2, "big"))
+            record["val"][2:], record["port"] = 0, rng.choice((0, 1, 1, 1, 2))
+            if record["port"] == 0:
+                record["val"] = 0
+        elif struct is ctl.ENTRY:
+            record["state"], record["flags"] = rng.choice((1, 2, 4)), rng.randrange(2)
+        elif struct is ctl.REQUEST:
+            record["req_id"], record["ev_fmt_mode"] = rng.getrandbits(16), rng.choice((4, 4, 1))
+            own = reach.gid_of(reach.Reach(PLANE, 4791, ()))
+            record["sgid"]["raw"] = list(own)
+            record["dgid"]["raw"] = list(reach.gid_of(reach.Reach(*ELSEWHERE, ())))
+        elif struct is ctl.CC_ATTR:
+            record["algorithm"] = ctypes.addressof(rng.choice(NAMES)) if rng.random() < 0.9 else 0
+            record["cc_config"] = self.structure(ctl.NSCC_CFG)
+        elif struct is ctl.NSCC_CFG:
+            for name in struct.dtype.names or ():
+                record[name] = rng.choice((1, 1, 3, 200))
+            record["max_md_jump"] = 0.5
+
+    def bound(self, struct: Struct, record: Any) -> None:
+        """Whatever is drawn: no count is above the rows that are there, as C has it."""
+        for part, name in (
+            ("ev_fmt_op", "fmt_field_count"),
+            ("ev_op", "entry_count"),
+            ("ev_fields_op", "field_count"),
+        ):
+            if part in (struct.dtype.names or ()):
+                record[part][name] = self.rng.choice(COUNTS)
+                record[part]["op"] = self.rng.randrange(4 if part == "ev_op" else 2)
+        if struct is ctl.CC_ATTR and not record["algorithm"]:
+            record["cc_config"] = 0
+
     def argument(self, call: Call, kind: str, name: str) -> int:
         """One argument of a call."""
         rng = self.rng
+        if call.name == "mrc_ctl_poll_ev_event" and name == "n":
+            return rng.choice(COUNTS)
+        if call in CTL_CALLS and kind in ("int", "uint32_t", "uint64_t", "uint8_t"):
+            return self.ctl_number(call, name)
+        if kind.startswith("enum mrc_ctl_"):
+            return rng.choice((0, 0, 1, 7))
         if call.name == "mrc_poll_cq" and name == "n":
             return rng.choice((0, 1, 1, 1, -1))  # there is room for one
         if kind in OBJECTS:
@@ -220,6 +295,26 @@ class Fuzzer:
             return self.place() if rng.random() < 0.97 else 0
         return rng.choice(NUMBERS_TRIED)
 
+    def ctl_number(self, call: Call, name: str) -> int:
+        """A number that a controller passes."""
+        rng = self.rng
+        if name == "mask":
+            kind = call.name.rpartition("_profile")[0].partition("ify_")[2] or "query"
+            likely = {
+                "ev_fmt": (0b1101, 0b1101, 1, 0b1000, 0b1111),
+                "ev": (0b1111101, 0b1111101, 1, 1, 1 << 7, 1 << 7, 0b101100101, 1 << 6),
+                "cc": (0b101, 0b1001, 0b1001, 1, 0b1000),
+            }
+            return rng.choice((*likely.get(kind, (1, 1, 0b10, 1 << 3, 1 << 7)), 0, -1))
+        return {
+            "number": rng.choice((0, 1, 1, 1, 2, -1)),
+            "port": rng.choice((0, 1, 1, 2, 255)),
+            "num_req": rng.choice(COUNTS),
+            "req_tc": rng.choice((0, 0, 46, 9)),
+            "rsp_timeout": rng.choice((0, 1, 1_000_000)),
+            "cqe": rng.choice((1, 2, 16, 0, -1)),
+        }.get(name, 0)
+
     def place(self) -> int:
         """Room for a number or a pointer."""
         block = Guarded(8)
@@ -238,9 +333,12 @@ class Fuzzer:
         for block in self.blocks:
             block.check(call.name)
         failed = {CODE: returned != 0, MINUS: returned < 0, NULL: returned == 0}
+        failed[NEGATIVE] = returned < 0
         bad = failed.get(call.answers, False)
         if bad and not code:
             raise SystemExit(f"{call.name}: it failed ({returned}) without an errno")
+        if bad and call.answers == NEGATIVE and returned != -code:
+            raise SystemExit(f"{call.name}: it returned {returned}, and errno is {code}")
         if bad and call.answers == CODE and returned != code:
             raise SystemExit(f"{call.name}: it returned {returned}, and errno is {code}")
         self.told[errno.errorcode.get(code, "?") if bad else "done"] += 1
@@ -314,7 +412,7 @@ def functions(directory: Path) -> dict[str, Any]:
     """Every function of both libraries, by name."""
     found = {}
     for file, calls in (
-        (build.LIBMRC, MRC_CALLS),
+        (build.LIBMRC, (*MRC_CALLS, *CTL_CALLS)),
         (build.LIBIBVERBS, (*VERBS_CALLS, *ABSENT_CALLS)),
     ):
         where = ctypes.CDLL(str(directory / file), use_errno=True)
@@ -343,6 +441,7 @@ def elsewhere() -> None:
 def run(directory: Path, calls: int, seed: int, threads: int) -> None:
     """All calls of one seed; the first failure ends it."""
     threading.Thread(target=elsewhere, daemon=True).start()
+    controller.is_privileged = lambda: True
     api, pools = functions(directory), {"key": []}
     fuzzers = [Fuzzer(api, pools, seed * 1000 + i) for i in range(threads)]
     failures: list[BaseException] = []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.capi import entry, layouts
-from openmrc.capi.calls import CODE, MINUS, MRC_CALLS, NULL, VERBS_CALLS
+from openmrc.capi.calls import CODE, CTL_CALLS, MINUS, MRC_CALLS, NEGATIVE, NULL, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
 from openmrc.verbs import Device, QueuePair
@@ -22,6 +22,7 @@ PATIENCE_S = 20  # for the loop, on a busy machine
 NOBODY = 0x00ABCD  # number of a queue pair that is not there
 WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
 TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
+OF_INIT = sum(NUMBERS[f"MRC_QP_{name}"] for name in ("HINT", "EV_PROFILE_ID", "CC_PROFILE_ID"))
 
 
 class Api:
@@ -34,7 +35,7 @@ class Api:
         )
         self.functions: dict[str, Any] = {}
         self.answers: dict[str, str] = {}
-        for calls, where in ((MRC_CALLS, mrc), (VERBS_CALLS, verbs)):
+        for calls, where in (((*MRC_CALLS, *CTL_CALLS), mrc), (VERBS_CALLS, verbs)):
             for call in calls:
                 function = getattr(where, call.name)
                 function.argtypes = [WORD] * len(call.parameters)
@@ -47,6 +48,7 @@ class Api:
         words = [one.address if isinstance(one, Block) else int(one) for one in given]
         returned = int(self.functions[name](*words))
         failed = {CODE: returned != 0, MINUS: returned == -1, NULL: returned == 0}
+        failed[NEGATIVE] = returned < 0
         # where a call did what it should, errno says nothing
         return returned, ctypes.get_errno() if failed.get(self.answers[name]) else 0
 
@@ -98,29 +100,41 @@ class Open:
         return self.api("mrc_modify_qp", qp, a, mask | NUMBERS["IBV_QP_STATE"], 0, 0)
 
     def connect(
-        self, qp: int, peer: Peer, to: int = NOBODY, psn: int = 5, own_psn: int = 5, hint: int = 0
+        self,
+        qp: int,
+        peer: Peer,
+        to: int = NOBODY,
+        psn: int = 5,
+        own_psn: int = 5,
+        hint: int = 0,
+        profiles: tuple[int, int] = (0, 0),
     ) -> None:
-        """To a queue pair of the peer, through all states; by default to one that is not there."""
+        """To a queue pair of the peer, through all states; by default to one that is not there.
+        `profiles` are of EVs and of congestion control.
+        """
         m, v = Block(layouts.MRC_QP_ATTR), Block(layouts.QP_ATTR)
         m.record["qp_hint"] = hint
+        m.record["profile"]["ev_profile_id"], m.record["profile"]["cc_profile_id"] = profiles
         v.record["port_num"], v.record["path_mtu"] = 1, NUMBERS["IBV_MTU_1024"]
         v.record["dest_qp_num"], v.record["rq_psn"], v.record["sq_psn"] = to, psn, own_psn
         v.record["ah_attr"]["is_global"] = v.record["ah_attr"]["port_num"] = 1
         v.record["ah_attr"]["grh"]["dgid"]["raw"] = list(peer.gid)
         ready = ("STATE", "AV", "PATH_MTU", "DEST_QPN", "RQ_PSN")
         for state, mask, of_mrc in (
-            ("INIT", TO_INIT, NUMBERS["MRC_QP_HINT"]),
+            ("INIT", TO_INIT, OF_INIT),
             ("RTR", sum(NUMBERS[f"IBV_QP_{name}"] for name in ready), 0),
             ("RTS", NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_SQ_PSN"], 0),
         ):
             v.record["qp_state"] = NUMBERS[f"IBV_QPS_{state}"]
             assert self.api("mrc_modify_qp", qp, v, mask, m, of_mrc) == (0, 0), state
 
-    def meet(self, qp: int, theirs: QueuePair, peer: Peer) -> None:
+    def meet(
+        self, qp: int, theirs: QueuePair, peer: Peer, profiles: tuple[int, int] = (0, 0)
+    ) -> None:
         """Connect both ends."""
         number = Block(Struct("", (("uint32_t", "value"),)))
         self.api.must("mrc_get_qpn", qp, number)
-        self.connect(qp, peer, theirs.qp_num, int(theirs.attributes.psn))
+        self.connect(qp, peer, theirs.qp_num, int(theirs.attributes.psn), profiles=profiles)
         assert entry.verbs.nic is not None
         own = entry.verbs.nic.device.queue_pairs
         [mine] = [one for one in own if one.qp_num == int(number.record["value"])]

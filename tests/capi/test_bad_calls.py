@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from openmrc.capi import layouts
-from openmrc.capi.calls import MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
+from openmrc.capi.calls import CTL_CALLS, MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
 from tests.capi.handles import TO_INIT, WRITES, Api, Open, refused
@@ -25,12 +25,12 @@ PATIENCE_S = 20  # for the loop, on a busy machine
 
 def test_null_is_refused_by_every_function(api: Api) -> None:
     known = (errno.EINVAL, errno.ENODEV)
-    for call in (*MRC_CALLS, *VERBS_CALLS):
+    for call in (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS):
         if call.answers in (PLAIN, NOTHING) or call.name == "ibv_get_device_list":
             continue
         returned, code = api(call.name, *[0] * len(call.parameters))
         assert code in known, call.name
-        expected = {"code": code, "minus": -1, "null": 0}[call.answers]
+        expected = {"code": code, "minus": -1, "null": 0, "negative": -code}[call.answers]
         assert returned == expected, call.name
 
 

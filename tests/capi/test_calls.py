@@ -12,10 +12,12 @@ from openmrc.capi import stub
 from openmrc.capi.calls import (
     ABSENT_CALLS,
     CONTROL,
+    CTL_CALLS,
     HOT,
     MRC_CALLS,
     VERBS_CALLS,
 )
+from openmrc.capi.control.controller import Controller
 from openmrc.capi.devices import Verbs
 from openmrc.capi.objects import Library
 
@@ -34,13 +36,14 @@ SHIM_VERBS = {
 def test_the_api_is_whole() -> None:
     names = [call.name for call in MRC_CALLS]
     assert len(names) == len(set(names)) == 27
+    assert len({call.name for call in CTL_CALLS}) == 14
     assert len(SHIM) == 13
     assert set(names) >= SHIM
     versions = {call.name: call.version for call in (*VERBS_CALLS, *ABSENT_CALLS)}
     assert {versions[name] for name in SHIM_VERBS} == {"1.1"}
 
 
-@pytest.mark.parametrize("call", [*MRC_CALLS, *VERBS_CALLS], ids=lambda call: call.name)
+@pytest.mark.parametrize("call", [*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS], ids=lambda call: call.name)
 def test_somebody_answers_with_as_many_arguments(call: object) -> None:
     from openmrc.capi.calls import Call
 
@@ -49,7 +52,7 @@ def test_somebody_answers_with_as_many_arguments(call: object) -> None:
     if call.name in HOT:
         assert call.answers == HOT[call.name]
         return
-    owner = Library if call.name.startswith("mrc_") else Verbs
+    owner = Library if call in MRC_CALLS else Controller if call in CTL_CALLS else Verbs
     taken = list(inspect.signature(getattr(owner, call.name)).parameters)
     assert len(taken) - 1 == len(call.parameters)
 
@@ -68,7 +71,8 @@ def test_versions_follow_each_other() -> None:
     assert lines[1].startswith("IBVERBS_1.1 { global: ibv_get_device_list;")
     assert lines[1].endswith("} IBVERBS_1.0;")
     assert [line.split()[0] for line in lines[2:]] == [f"IBVERBS_1.{n}" for n in (7, 8, 10, 11, 12)]
-    assert len(CONTROL) == len(MRC_CALLS) + len(VERBS_CALLS) - len(HOT)
+    every = len(MRC_CALLS) + len(CTL_CALLS) + len(VERBS_CALLS)
+    assert len(CONTROL) == every - len(HOT)
 
 
 def test_the_libraries_have_the_symbols(library: Path) -> None:
@@ -78,7 +82,7 @@ def test_the_libraries_have_the_symbols(library: Path) -> None:
         text=True,
         check=True,
     ).stdout
-    for call in MRC_CALLS:
+    for call in (*MRC_CALLS, *CTL_CALLS):
         assert f" T {call.name}\n" in found
     for call in (*VERBS_CALLS, *ABSENT_CALLS):
         assert f" T {call.name}@@IBVERBS_{call.version}\n" in found

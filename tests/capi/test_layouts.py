@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from openmrc.capi import build, header, layouts
+from openmrc.capi.control import layouts as control
 from openmrc.capi.layouts import Struct
 from openmrc.errors import InputError
 
-STRUCTS = (*layouts.VERBS_STRUCTS, *layouts.MRC_STRUCTS)
+STRUCTS = (*layouts.VERBS_STRUCTS, *layouts.MRC_STRUCTS, *control.STRUCTS)
 
 # What programs that were compiled long ago have in them (64-bit Linux).
 BYTES = {
@@ -31,6 +32,16 @@ BYTES = {
     "mrc_qp_init_attr": 72,
     "mrc_qp_attr": 176,
     "mrc_qp_hint_attr": 140,
+    "mrc_ctl_device_attr": 72,
+    "mrc_ctl_ev": 33,
+    "mrc_ctl_ev_fmt_profile_attr": 168,
+    "mrc_ctl_ev_op_entry": 76,
+    "mrc_ctl_ev_profile_attr": 216,
+    "mrc_ctl_cc_profile_attr": 152,
+    "mrc_ctl_cc_nscc_cfg": 52,
+    "mrc_ctl_ev_event": 56,
+    "mrc_ctl_ep_req": 88,
+    "mrc_ctl_ep_rsp": 12,
 }
 
 
@@ -59,7 +70,8 @@ def test_a_compiler_lays_the_header_out_as_numpy_does(tmp_path: Path) -> None:
     (tmp_path / "infiniband").mkdir()
     (tmp_path / "infiniband/verbs.h").write_text(header.verbs_h())
     (tmp_path / "mrc.h").write_text(header.mrc_h())
-    lines = ["#include <stddef.h>", '#include "mrc.h"']
+    (tmp_path / "mrc_ctl.h").write_text(header.mrc_ctl_h())
+    lines = ["#include <stddef.h>", '#include "mrc_ctl.h"']
     for one in STRUCTS:
         kind = f"{one.word} {one.name}"
         lines.append(f"_Static_assert(sizeof({kind}) == {one.dtype.itemsize}, {kind!r});")
@@ -68,7 +80,8 @@ def test_a_compiler_lays_the_header_out_as_numpy_does(tmp_path: Path) -> None:
             for path, at in fields_of(one)
         ]
     lines += [
-        f"_Static_assert({name} == {value}, {name!r});" for name, value in layouts.NUMBERS.items()
+        f"_Static_assert({name} == {value}, {name!r});"
+        for name, value in (layouts.NUMBERS | control.NUMBERS).items()
     ]
     program = tmp_path / "layouts.c"
     program.write_text("\n".join(lines).replace("'", '"') + "\n")

@@ -67,6 +67,7 @@ def build(out: Path, extra: tuple[str, ...] = ()) -> list[Path]:
     headers = out / "include"
     try:
         (headers / "infiniband").mkdir(parents=True, exist_ok=True)
+        (headers / "mrc_ctl.h").write_text(header.mrc_ctl_h(), encoding="utf-8")
         (headers / "mrc.h").write_text(header.mrc_h(), encoding="utf-8")
         (headers / "infiniband/verbs.h").write_text(header.verbs_h(), encoding="utf-8")
         for file, text in stub.sources(sys.executable, package):

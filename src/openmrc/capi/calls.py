@@ -13,6 +13,7 @@ from dataclasses import dataclass
 CODE = "code"  # 0, or the errno itself
 MINUS = "minus"  # the result, or -1
 NULL = "null"  # a pointer, or NULL
+NEGATIVE = "negative"  # the result, or the errno below 0
 PLAIN = "plain"  # the result; it cannot fail
 NOTHING = "nothing"
 
@@ -46,6 +47,24 @@ nothing void mrc_ack_async_event(struct mrc_async_event *event)
 code    int mrc_req_notify_cq(struct mrc_cq *cq, int solicited_only)
 minus   int mrc_get_cq_event(struct mrc_comp_channel *channel, struct mrc_cq **cq, void **cq_context)
 nothing void mrc_ack_cq_events(struct mrc_cq *cq, unsigned int n)
+"""  # noqa: E501
+
+# The controller's half, mrc_ctl.h
+CTL = """
+minus   int mrc_ctl_query_device_ex(struct ibv_context *context, struct mrc_context *mcontext, struct mrc_ctl_device_attr *attr, int *supported)
+minus   int mrc_ctl_query_device(struct ibv_context *context, struct mrc_ctl_device_attr *attr)
+nothing void mrc_ctl_query_version(uint32_t *current, uint32_t *oldest, uint32_t *vendor, uint32_t *vendor_oldest)
+minus   int mrc_ctl_query_port(struct mrc_context *context, uint8_t port, struct mrc_ctl_port_attr *attr, int mask)
+minus   int mrc_ctl_modify_port(struct mrc_context *context, uint8_t port, struct mrc_ctl_port_attr *attr, int mask)
+minus   int mrc_ctl_modify_ev_fmt_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_ev_fmt_profile_attr *attr, int mask)
+minus   int mrc_ctl_query_ev_fmt_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_ev_fmt_profile_attr *attr, int mask)
+minus   int mrc_ctl_modify_ev_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_ev_profile_attr *attr, int mask)
+minus   int mrc_ctl_query_ev_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_ev_profile_attr *attr, int mask)
+minus   int mrc_ctl_modify_cc_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_cc_profile_attr *attr, int mask)
+minus   int mrc_ctl_query_cc_profile(struct mrc_context *context, uint64_t number, struct mrc_ctl_cc_profile_attr *attr, int mask)
+null    struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *context, int cqe, void *cq_context, struct mrc_comp_channel *channel, int comp_vector)
+negative int mrc_ctl_poll_ev_event(struct mrc_cq *cq, int n, struct mrc_ctl_ev_event *events)
+minus   int mrc_ctl_ep_batch_send_wait(struct mrc_context *context, uint8_t req_tc, enum mrc_ctl_ep_op_type op_type, struct mrc_ctl_ep_req *req, int num_req, uint32_t rsp_timeout, struct mrc_ctl_ep_rsp *rsp, int *num_rsp)
 """  # noqa: E501
 
 # With the version of the symbol that programs linked with rdma-core request.
@@ -131,6 +150,7 @@ def _absent(line: str) -> list[Call]:
 
 
 MRC_CALLS = tuple(map(_call, MRC.strip().splitlines()))
+CTL_CALLS = tuple(map(_call, CTL.strip().splitlines()))
 VERBS_CALLS = tuple(map(_call, VERBS.strip().splitlines()))
 ABSENT_CALLS = tuple(one for line in ABSENT.strip().splitlines() for one in _absent(line))
-CONTROL = tuple(one.name for one in (*MRC_CALLS, *VERBS_CALLS) if one.name not in HOT)
+CONTROL = tuple(one.name for one in (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS) if one.name not in HOT)

@@ -12,7 +12,9 @@ import errno
 import hashlib
 import os
 import select
+import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from openmrc.capi import hot, layouts, reach
@@ -20,7 +22,7 @@ from openmrc.capi.layouts import NUMBERS
 from openmrc.capi.places import Block, Refused, at, is_mapped, put, refused_as
 from openmrc.errors import OpenMrcError
 from openmrc.fabric.clos import PLANES_BUILT_MAX
-from openmrc.verbs import AsyncEvent, hostfile
+from openmrc.verbs import AsyncEvent, EventKind, hostfile
 from openmrc.verbs.device import Device
 from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion
 from openmrc.version import __version__
@@ -41,6 +43,9 @@ LIMITS: dict[str, Any] = {
     "cq_depth": 16_384,
     "dynamic_mpr": True,  # each queue pair says whether it takes part
 }
+EVENTS_MAX = 4096
+EVENT_FLAGS = os.EFD_NONBLOCK | os.EFD_CLOEXEC
+OF_PATHS = {EventKind.PATH_BAD, EventKind.PATH_REVIVED}
 IS_EXTENDED = (1 << 64) - 1  # of a context: functions of extensions precede it
 PHYS_LINK_UP, WIDTH_4X, SPEED_25G = 5, 2, 32
 RIGHTS = LOCAL_WRITE | REMOTE_WRITE
@@ -68,7 +73,9 @@ class Nic:
     def __init__(self) -> None:
         self.device = opened()
         self.host = self.device._host
-        self.events: deque[AsyncEvent] = deque()  # not yet reported
+        self.events: deque[AsyncEvent] = deque(maxlen=EVENTS_MAX)  # not yet reported
+        self.control: Any = None  # of controllers, from the first of their calls on
+        self.prober: Any = None
         self.answering: reach.Answering | None = None
         n = self.device.n_planes
         if not self.host.reach:
@@ -81,6 +88,47 @@ class Nic:
         except BaseException:
             self.device.close()
             raise
+
+    def listen(self, lock: threading.RLock, hear: Callable[[Nic, AsyncEvent], None]) -> None:
+        """Pass events of paths to `hear`, and keep all others for whoever asks, from a thread of
+        its own, until the device is closed.
+        """
+        self.async_fd, self._stop_fd = (os.eventfd(0, EVENT_FLAGS) for _ in range(2))
+        self._closed = False
+
+        def listen() -> None:
+            fds = [self.device.event_fileno(), self._stop_fd]
+            with contextlib.suppress(OSError):  # it was closed before this thread waits again
+                while self._take_events(lock, hear):
+                    select.select(fds, [], [])
+            os.close(self._stop_fd)
+
+        threading.Thread(target=listen, name="mrc events", daemon=True).start()
+
+    def _take_events(self, lock: threading.RLock, hear: Callable[[Nic, AsyncEvent], None]) -> bool:
+        """Take what has happened; False once the device is closed."""
+        with lock:
+            if self._closed:
+                return False
+            for one in self.device.events():
+                if one.kind in OF_PATHS:
+                    hear(self, one)
+                else:
+                    self.events.append(one)
+                    os.eventfd_write(self.async_fd, 1)
+            return True
+
+    def take_event(self) -> AsyncEvent | None:
+        """The oldest event of a port or a queue pair."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.async_fd)
+        try:
+            found = self.events.popleft()
+        except IndexError:  # another thread was faster
+            return None
+        if self.events:  # still readable
+            os.eventfd_write(self.async_fd, 1)
+        return found
 
     def attributes_of(self, gid: bytes) -> dict[str, Any]:
         """The address of the peer with this GID, as in `QpAttributes`; EINVAL if there is none."""
@@ -95,7 +143,10 @@ class Nic:
         """Flush every queue pair and stop."""
         if self.answering is not None:
             self.answering.close()
+        self._closed = True
+        os.eventfd_write(self._stop_fd, 1)
         self.device.close()
+        os.close(self.async_fd)
 
 
 def opened() -> Device:
@@ -124,13 +175,17 @@ class Above(Protocol):
     def leave(self, context: int) -> None:
         """Destroy all objects of a context."""
 
+    def hear(self, nic: Nic, event: AsyncEvent) -> None:
+        """A path of a queue pair was set aside, or is back."""
+
 
 class Verbs:
     """The objects that callers hold, by address; the functions of ibverbs are its methods."""
 
     above: Above  # set by the library
 
-    def __init__(self) -> None:
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
         self.nic: Nic | None = None
         self._device: Block | None = None
         self._lists: dict[int, Any] = {}
@@ -178,6 +233,7 @@ class Verbs:
         self._check_device(device)
         if self.nic is None:
             self.nic = Nic()
+            self.nic.listen(self._lock, self.above.hear)
         block = Block(layouts.EXTENDED, "context")
         whole, context = block.record, block.record["context"]
         whole["sz"] = layouts.EXTENDED.dtype.itemsize
@@ -185,7 +241,7 @@ class Verbs:
         context["device"], context["abi_compat"] = device, IS_EXTENDED
         # blocks by default, as that of ibverbs does; the device's own never does
         events = select.epoll()
-        events.register(self.nic.device.event_fileno(), select.EPOLLIN)
+        events.register(self.nic.async_fd, select.EPOLLIN)
         context["cmd_fd"], context["async_fd"] = -1, events.fileno()
         context["num_comp_vectors"] = 1
         self.contexts[block.address] = (block, events)
@@ -229,14 +285,17 @@ class Verbs:
         return 0
 
     def ibv_query_port(self, context: int, port: int, attr: int) -> int:
-        """The one port: all planes together. Fields after `link_layer` are not written: callers of
-        this function have no room for them.
+        """Port 1, all planes together, unless a controller has disabled it; those from 2 on are
+        planes. Fields after `link_layer` are not written: callers of this function have no room for
+        them.
         """
         nic = self.context_nic(context)
-        _check_port(port)
+        ups = [one["up"] for one in nic.device.counters()["ports"]]
+        if not 1 <= port <= len(ups):
+            raise Refused(errno.EINVAL, f"port {port}: 1 to {len(ups)} are there")
         whole = Block(layouts.PORT_ATTR)
         a = whole.record
-        up = any(one["up"] for one in nic.device.counters()["ports"])
+        up = ups[port - 1] if port > 1 else any(ups) and nic.host.enabled[0]
         a["state"] = NUMBERS["IBV_PORT_ACTIVE" if up else "IBV_PORT_DOWN"]
         a["max_mtu"], a["active_mtu"] = NUMBERS["IBV_MTU_4096"], mtu_word(nic.device.pmtu)
         a["gid_tbl_len"], a["pkey_tbl_len"] = GIDS, 1

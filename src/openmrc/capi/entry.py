@@ -18,6 +18,7 @@ import numpy as np
 
 from openmrc.capi import hot, stub
 from openmrc.capi.calls import CONTROL
+from openmrc.capi.control.controller import Controller
 from openmrc.capi.devices import Verbs
 from openmrc.capi.objects import Library
 from openmrc.capi.places import Refused
@@ -28,10 +29,12 @@ from openmrc.say import say
 
 PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
 # These block, so they take no lock for which other calls would wait.
-UNLOCKED = {"mrc_get_async_event", "mrc_get_cq_event"}
+UNLOCKED = {"mrc_get_async_event", "mrc_get_cq_event", "mrc_ctl_ep_batch_send_wait"}
 _lock = threading.RLock()
-verbs = Verbs()
+verbs = Verbs(_lock)
 library = Library(verbs, _lock)
+controller = Controller(library, _lock)
+OWNERS = {"mrc_ctl_": controller, "mrc_": library, "ibv_": verbs, "_ibv_": verbs}
 _kept: list[Any] = []  # objects whose addresses C holds
 _table = np.zeros(0, np.int64)
 
@@ -42,7 +45,7 @@ def fill(address: int, words: int) -> bool:
     room = (ctypes.c_int64 * words).from_address(address)
     _table = np.frombuffer(memoryview(room), np.int64)
     for i, name in enumerate(CONTROL):
-        owner = library if name.startswith("mrc_") else verbs
+        owner = next(one for prefix, one in OWNERS.items() if name.startswith(prefix))
         passed = PASSED(_answering(name, getattr(owner, name)))
         _kept.append(passed)
         _table[stub.FIRST + i] = ctypes.cast(passed, ctypes.c_void_p).value or 0

@@ -1,5 +1,5 @@
-"""C headers, generated from the declarations: `mrc.h` and the part of `infiniband/verbs.h` that it
-needs.
+"""C headers, generated from the declarations: `mrc.h`, `mrc_ctl.h` and the part of
+`infiniband/verbs.h` that they need.
 
 They are for programs that have no others; programs with their own headers are compiled against
 those.
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from openmrc.capi import layouts
-from openmrc.capi.calls import MRC_CALLS, VERBS_CALLS, Call
+from openmrc.capi.calls import CTL_CALLS, MRC_CALLS, VERBS_CALLS, Call
+from openmrc.capi.control import layouts as control
 from openmrc.capi.layouts import Struct
 
 DIRECT = """
@@ -57,6 +58,27 @@ def mrc_h() -> str:
     )
 
 
+def mrc_ctl_h() -> str:
+    """`mrc_ctl.h`."""
+    numbers = (
+        "#define MRC_CTL_API_VER(major, minor, below) ((major) << 24 | (minor) << 16 | (below))\n"
+        f"#define MRC_CTL_API_CURRENT_VERSION {control.API_VERSION:#x}\n"
+        f"#define MRC_CTL_API_LAST_SUPPORTED_VERSION {control.API_OLDEST:#x}\n"
+        f"#define MRC_CTL_MAX_VENDOR_CFG_SIZE {layouts.VENDOR_BYTES}\n"
+        f"#define MRC_CTL_EV_MAX_BYTES {control.EV_BYTES}\n"
+        "#define MRC_CTL_EV_UNPOPULATED ((struct mrc_ctl_ev){ .val = { 0 }, .port = 0 })\n"
+    )
+    return _page(
+        "OPENMRC_MRC_CTL_H",
+        "The controller's half of MRC's C API, as openmrc's libmrc.so has it.",
+        "#include <mrc.h>",
+        control.ENUMS,
+        control.STRUCTS,
+        CTL_CALLS,
+        numbers,
+    )
+
+
 def _page(
     guard: str,
     words: str,
@@ -72,7 +94,7 @@ def _page(
     for name, values in enums.items():
         rows = ",\n".join(f"\t{key} = {_number(value)}" for key, value in values.items())
         parts.append(f"enum {name} {{\n{rows}\n}};")
-    others = layouts.VERBS_STRUCTS if structs is layouts.MRC_STRUCTS else ()
+    others = () if structs is layouts.VERBS_STRUCTS else layouts.VERBS_STRUCTS
     ordered = [one for one in _ordered(structs) if one not in others]
     parts.append("\n".join(f"{one.word} {one.name};" for one in ordered))
     parts += [f"{one.text};" for one in ordered]

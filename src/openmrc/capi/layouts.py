@@ -25,6 +25,7 @@ KINDS = {
     "size_t": "u8",
     "int": "i4",
     "unsigned int": "u4",
+    "float": "f4",
 }
 
 
@@ -85,15 +86,18 @@ def _numpy(kind: str) -> str:
     return "i4" if kind.startswith("enum ") else KINDS[kind]
 
 
-def _each(kind: str, names: str) -> tuple[tuple[str, str], ...]:
+def each(kind: str, names: str) -> tuple[tuple[str, str], ...]:
+    """Fields of one type."""
     return tuple((kind, name) for name in names.split())
 
 
-def _numbered(prefix: str, names: str, first: int = 0) -> dict[str, int]:
+def numbered(prefix: str, names: str, first: int = 0) -> dict[str, int]:
+    """Names with consecutive numbers."""
     return {prefix + name: first + i for i, name in enumerate(names.split())}
 
 
-def _bits(prefix: str, names: str, first: int = 0) -> dict[str, int]:
+def bits(prefix: str, names: str, first: int = 0) -> dict[str, int]:
+    """Names with consecutive bits."""
     return {prefix + name: 1 << (first + i) for i, name in enumerate(names.split())}
 
 
@@ -102,16 +106,16 @@ def _bits(prefix: str, names: str, first: int = 0) -> dict[str, int]:
 VERBS_ENUMS: dict[str, dict[str, int]] = {
     "ibv_node_type": {"IBV_NODE_UNKNOWN": -1, "IBV_NODE_CA": 1},
     "ibv_transport_type": {"IBV_TRANSPORT_UNKNOWN": -1, "IBV_TRANSPORT_IB": 0},
-    "ibv_atomic_cap": _numbered("IBV_ATOMIC_", "NONE HCA GLOB"),
-    "ibv_mtu": _numbered("IBV_MTU_", "256 512 1024 2048 4096", 1),
-    "ibv_port_state": _numbered("IBV_PORT_", "NOP DOWN INIT ARMED ACTIVE ACTIVE_DEFER"),
-    "ibv_event_type": _numbered(
+    "ibv_atomic_cap": numbered("IBV_ATOMIC_", "NONE HCA GLOB"),
+    "ibv_mtu": numbered("IBV_MTU_", "256 512 1024 2048 4096", 1),
+    "ibv_port_state": numbered("IBV_PORT_", "NOP DOWN INIT ARMED ACTIVE ACTIVE_DEFER"),
+    "ibv_event_type": numbered(
         "IBV_EVENT_",
         "CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR"
         " DEVICE_FATAL PORT_ACTIVE PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR"
         " SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED CLIENT_REREGISTER GID_CHANGE WQ_FATAL",
     ),
-    "ibv_wc_status": _numbered(
+    "ibv_wc_status": numbered(
         "IBV_WC_",
         "SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR"
         " BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR"
@@ -119,20 +123,20 @@ VERBS_ENUMS: dict[str, dict[str, int]] = {
         " INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE",
     ),
     "ibv_wc_opcode": {
-        **_numbered("IBV_WC_", "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV"),
-        **_numbered("IBV_WC_", "RECV RECV_RDMA_WITH_IMM", 128),
+        **numbered("IBV_WC_", "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV"),
+        **numbered("IBV_WC_", "RECV RECV_RDMA_WITH_IMM", 128),
     },
-    "ibv_wc_flags": _bits("IBV_WC_", "GRH WITH_IMM"),
+    "ibv_wc_flags": bits("IBV_WC_", "GRH WITH_IMM"),
     "ibv_access_flags": {
-        **_bits("IBV_ACCESS_", "LOCAL_WRITE REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC"),
+        **bits("IBV_ACCESS_", "LOCAL_WRITE REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC"),
         "IBV_ACCESS_ZERO_BASED": 1 << 5,
         "IBV_ACCESS_RELAXED_ORDERING": 1 << 20,
     },
     "ibv_qp_type": {"IBV_QPT_RC": 2, "IBV_QPT_UC": 3, "IBV_QPT_UD": 4},
-    "ibv_qp_state": _numbered("IBV_QPS_", "RESET INIT RTR RTS SQD SQE ERR UNKNOWN"),
-    "ibv_mig_state": _numbered("IBV_MIG_", "MIGRATED REARM ARMED"),
+    "ibv_qp_state": numbered("IBV_QPS_", "RESET INIT RTR RTS SQD SQE ERR UNKNOWN"),
+    "ibv_mig_state": numbered("IBV_MIG_", "MIGRATED REARM ARMED"),
     "ibv_qp_attr_mask": {
-        **_bits(
+        **bits(
             "IBV_QP_",
             "STATE CUR_STATE EN_SQD_ASYNC_NOTIFY ACCESS_FLAGS PKEY_INDEX PORT QKEY AV PATH_MTU"
             " TIMEOUT RETRY_CNT RNR_RETRY RQ_PSN MAX_QP_RD_ATOMIC ALT_PATH MIN_RNR_TIMER SQ_PSN"
@@ -140,10 +144,10 @@ VERBS_ENUMS: dict[str, dict[str, int]] = {
         ),
         "IBV_QP_RATE_LIMIT": 1 << 25,
     },
-    "ibv_wr_opcode": _numbered("IBV_WR_", "RDMA_WRITE RDMA_WRITE_WITH_IMM SEND SEND_WITH_IMM"),
-    "ibv_send_flags": _bits("IBV_SEND_", "FENCE SIGNALED SOLICITED INLINE IP_CSUM"),
+    "ibv_wr_opcode": numbered("IBV_WR_", "RDMA_WRITE RDMA_WRITE_WITH_IMM SEND SEND_WITH_IMM"),
+    "ibv_send_flags": bits("IBV_SEND_", "FENCE SIGNALED SOLICITED INLINE IP_CSUM"),
 }
-LINK_LAYERS = _numbered("IBV_LINK_LAYER_", "UNSPECIFIED INFINIBAND ETHERNET")
+LINK_LAYERS = numbered("IBV_LINK_LAYER_", "UNSPECIFIED INFINIBAND ETHERNET")
 
 # --- ibverbs: structures
 
@@ -208,12 +212,12 @@ DEVICE_ATTR = Struct(
     "ibv_device_attr",
     (
         ("char", "fw_ver", 64),
-        *_each("uint64_t", "node_guid sys_image_guid max_mr_size page_size_cap"),
-        *_each("uint32_t", "vendor_id vendor_part_id hw_ver"),
+        *each("uint64_t", "node_guid sys_image_guid max_mr_size page_size_cap"),
+        *each("uint32_t", "vendor_id vendor_part_id hw_ver"),
         ("int", "max_qp"),
         ("int", "max_qp_wr"),
         ("unsigned int", "device_cap_flags"),
-        *_each(
+        *each(
             "int",
             (
                 "max_sge max_sge_rd max_cq max_cqe max_mr max_pd max_qp_rd_atom max_ee_rd_atom"
@@ -221,7 +225,7 @@ DEVICE_ATTR = Struct(
             ),
         ),
         ("enum ibv_atomic_cap", "atomic_cap"),
-        *_each(
+        *each(
             "int",
             (
                 "max_ee max_rdd max_mw max_raw_ipv6_qp max_raw_ethy_qp max_mcast_grp"
@@ -241,9 +245,9 @@ PORT_ATTR = Struct(
         ("enum ibv_mtu", "max_mtu"),
         ("enum ibv_mtu", "active_mtu"),
         ("int", "gid_tbl_len"),
-        *_each("uint32_t", "port_cap_flags max_msg_sz bad_pkey_cntr qkey_viol_cntr"),
-        *_each("uint16_t", "pkey_tbl_len lid sm_lid"),
-        *_each(
+        *each("uint32_t", "port_cap_flags max_msg_sz bad_pkey_cntr qkey_viol_cntr"),
+        *each("uint16_t", "pkey_tbl_len lid sm_lid"),
+        *each(
             "uint8_t",
             (
                 "lmc max_vl_num sm_sl subnet_timeout init_type_reply active_width active_speed"
@@ -257,7 +261,7 @@ PORT_ATTR = Struct(
 PORT_ATTR_OLD_BYTES = offset_of(PORT_ATTR.dtype, "flags")  # `ibv_query_port`'s
 GID_ENTRY = Struct(
     "ibv_gid_entry",
-    ((GID, "gid"), *_each("uint32_t", "gid_index port_num gid_type ndev_ifindex")),
+    ((GID, "gid"), *each("uint32_t", "gid_index port_num gid_type ndev_ifindex")),
 )
 PD = Struct("ibv_pd", (("struct ibv_context *", "context"), ("uint32_t", "handle")))
 MR = Struct(
@@ -267,7 +271,7 @@ MR = Struct(
         ("struct ibv_pd *", "pd"),
         ("void *", "addr"),
         ("size_t", "length"),
-        *_each("uint32_t", "handle lkey rkey"),
+        *each("uint32_t", "handle lkey rkey"),
     ),
 )
 CQ = Struct(
@@ -307,7 +311,7 @@ QP = Struct(
 )
 QP_CAP = Struct(
     "ibv_qp_cap",
-    _each("uint32_t", "max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data"),
+    each("uint32_t", "max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data"),
 )
 QP_INIT_ATTR = Struct(
     "ibv_qp_init_attr",
@@ -326,7 +330,7 @@ GRH = Struct(
     (
         (GID, "dgid"),
         ("uint32_t", "flow_label"),
-        *_each("uint8_t", "sgid_index hop_limit traffic_class"),
+        *each("uint8_t", "sgid_index hop_limit traffic_class"),
     ),
 )
 AH_ATTR = Struct(
@@ -334,7 +338,7 @@ AH_ATTR = Struct(
     (
         (GRH, "grh"),
         ("uint16_t", "dlid"),
-        *_each("uint8_t", "sl src_path_bits static_rate is_global port_num"),
+        *each("uint8_t", "sl src_path_bits static_rate is_global port_num"),
     ),
 )
 QP_ATTR = Struct(
@@ -344,14 +348,14 @@ QP_ATTR = Struct(
         ("enum ibv_qp_state", "cur_qp_state"),
         ("enum ibv_mtu", "path_mtu"),
         ("enum ibv_mig_state", "path_mig_state"),
-        *_each("uint32_t", "qkey rq_psn sq_psn dest_qp_num"),
+        *each("uint32_t", "qkey rq_psn sq_psn dest_qp_num"),
         ("unsigned int", "qp_access_flags"),
         (QP_CAP, "cap"),
         (AH_ATTR, "ah_attr"),
         (AH_ATTR, "alt_ah_attr"),
         ("uint16_t", "pkey_index"),
         ("uint16_t", "alt_pkey_index"),
-        *_each(
+        *each(
             "uint8_t",
             (
                 "en_sqd_async_notify sq_draining max_rd_atomic max_dest_rd_atomic min_rnr_timer"
@@ -435,20 +439,20 @@ API_VERSION, API_OLDEST = version(1, 0, 1), version(0, 0, 0)
 
 MRC_ENUMS: dict[str, dict[str, int]] = {
     "mrc_protocol_version": {"MRC_PROTOCOL_VERSION_0": 0, "MRC_PROTOCOL_VERSION_1": 1},
-    "mrc_device_cap": _bits("MRC_DEVICE_CAP_", "TRIM_NACK DYNAMIC_MPR SVC_TIME"),
+    "mrc_device_cap": bits("MRC_DEVICE_CAP_", "TRIM_NACK DYNAMIC_MPR SVC_TIME"),
     "mrc_qp_hint_attr_mask": {
-        **_bits("MRC_QP_HINT_", "NUM_QPS_PER_PEER NUM_SEND_PEERS NUM_REMOTE_RECV_PEERS"),
+        **bits("MRC_QP_HINT_", "NUM_QPS_PER_PEER NUM_SEND_PEERS NUM_REMOTE_RECV_PEERS"),
         "MRC_QP_HINT_VENDOR_CFG": -1 << 31,
     },
     "mrc_qp_attr_mask": {
-        **_bits(
+        **bits(
             "MRC_QP_",
             "MAX_WIMM MAX_WIMM_DEST MPR MPR_DEST TIMEOUT EV_PROFILE_ID CC_PROFILE_ID HINT"
             " RETRY_CNT CAP",
         ),
         "MRC_QP_VENDOR_CFG": -1 << 31,
     },
-    "mrc_qp_cap": _bits(
+    "mrc_qp_cap": bits(
         "MRC_QP_CAP_", "TRIM_NACK_DEST_UNSUPPORTED DYNAMIC_MPR SVC_TIME_DEST_UNSUPPORTED"
     ),
 }

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from openmrc.capi import hot, layouts
+from openmrc.capi.control.queues import EventQueue
 from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
 from openmrc.capi.layouts import MPR_UNIT, NUMBERS
 from openmrc.capi.places import Refused, at, put, refused_as
 from openmrc.errors import OpenMrcError
-from openmrc.verbs import CompletionQueue, EventKind, QpState, QueuePair
+from openmrc.verbs import AsyncEvent, CompletionQueue, EventKind, QpState, QueuePair
 
 IS_CONTEXT, IS_CQ, IS_QP, IS_HINT, IS_CHANNEL = (ord(c) << 48 for c in "XCQHN")
 HINTS_MAX = 1 << 16
@@ -69,7 +70,7 @@ class Cq:
 
     handle: int
     context: int
-    queue: CompletionQueue
+    queue: CompletionQueue | EventQueue
     cq_context: int
     channel: Channel | None
     got: int = 0  # events that were taken
@@ -98,6 +99,7 @@ class Qp:
     said: Any  # ibv_qp_attr
     mrc: Any  # mrc_qp_attr
     step: QpState = QpState.RESET  # the state that its caller has set
+    has_profiles: bool = False  # from INIT on
 
     @property
     def state(self) -> QpState:
@@ -110,12 +112,15 @@ class Qp:
 class Library:
     """All open objects; the functions of MRC's API are its methods."""
 
+    controller: Any  # set by it
+
     def __init__(self, verbs: Verbs, lock: threading.RLock) -> None:
         verbs.above = self
         self._verbs, self._lock = verbs, lock
         self.calls: Any = None  # `hot.Calls`, while a device is open
         self._count = 0
         self._contexts: dict[int, int] = {}  # with ibverbs' context
+        self._versions: dict[int, int] = {}  # of the API, by context
         self._cqs: dict[int, Cq] = {}
         self._qps: dict[int, Qp] = {}
         self._hints: dict[int, Hint] = {}
@@ -135,6 +140,56 @@ class Library:
         """EINVAL unless objects of these MRC contexts may be used together."""
         if self._contexts[context] != self._contexts[other]:
             raise Refused(errno.EINVAL, "it belongs to another context of ibverbs")
+
+    # --- what controllers ask
+
+    def nic_of(self, context: int) -> Nic:
+        """The device of a context of MRC; EINVAL if it is none."""
+        return self._nic(context)
+
+    def nic_of_verbs(self, context: int) -> Nic:
+        """The device of a context of ibverbs; EINVAL if it is none."""
+        return self._verbs.context_nic(context)
+
+    def version_of(self, context: int) -> int:
+        """The version of the API that a context was created for."""
+        return self._versions[context]
+
+    def queue_pairs(self) -> list[Qp]:
+        """All queue pairs."""
+        return list(self._qps.values())
+
+    def profile_of(self, qp_num: int) -> int | None:
+        """The EV profile of the queue pair with this number."""
+        for qp in self._qps.values():
+            if qp.pair.qp_num == qp_num:
+                return int(qp.mrc["profile"]["ev_profile_id"])
+        return None
+
+    def hear(self, nic: Nic, event: AsyncEvent) -> None:
+        """A path of a queue pair was set aside, or is back."""
+        self.controller.hear(nic, event)
+
+    def cq_of(self, cq: int) -> Cq:
+        """A queue of completions or of EV events; EINVAL if it is none."""
+        return self._cq(cq)
+
+    def channel_for(self, context: int, channel: int) -> Channel:
+        """The channel of a new queue of a context."""
+        told = self._channel(channel)
+        self._check_same(context, told.context)
+        return told
+
+    def keep_cq(
+        self, kind: int, context: int, queue: Any, cq_context: int, told: Channel | None
+    ) -> int:
+        """Give a new queue its handle, and its channel."""
+        one = Cq(self._handle(kind, queue.index & hot.INDEX_MASK), context, queue, cq_context, told)
+        if told is not None:
+            told.epoll.register(queue.fileno(), 0)
+            told.cqs[queue.fileno()] = one
+        self._cqs[one.handle] = one
+        return one.handle
 
     # --- what ibverbs asks before it lets go of an object
 
@@ -203,6 +258,7 @@ class Library:
     def mrc_create_context(self, context: int, attr: int) -> int:
         """The parent of all other objects."""
         nic = self._verbs.context_nic(context)
+        wanted = layouts.API_VERSION
         if attr:
             wanted = int(at(attr, layouts.MRC_CONTEXT_ATTR)["mrc_api_version_used"])
             if wanted > layouts.API_VERSION:
@@ -213,7 +269,7 @@ class Library:
             limits = nic.host.limits
             self.calls = hot.new_calls(limits.qps, limits.cqs, limits.send_depth)
         handle = self._handle(IS_CONTEXT)
-        self._contexts[handle] = context
+        self._contexts[handle], self._versions[handle] = context, wanted
         return handle
 
     def mrc_destroy_context(self, context: int) -> int:
@@ -262,21 +318,15 @@ class Library:
         nic = self._nic(context)
         if not 1 <= cqe <= nic.host.limits.cq_depth or vector:
             raise Refused(errno.EINVAL, f"cqe {cqe}, vector {vector}")
-        told = self._channel(channel) if channel else None
-        if told is not None:
-            self._check_same(context, told.context)
+        told = self.channel_for(context, channel) if channel else None
         with refused_as(errno.ENOMEM):
             queue = nic.device.create_cq(cqe)
-        one = Cq(self._handle(IS_CQ, queue.index), context, queue, cq_context, told)
-        if told is not None:
-            told.epoll.register(queue.fileno(), 0)
-            told.cqs[queue.fileno()] = one
+        handle = self.keep_cq(IS_CQ, context, queue, cq_context, told)
         c = self.calls.cq[queue.index]
         c.promised = c.gone = c.lock = 0
         c.depth = cqe
-        c.handle = one.handle
-        self._cqs[one.handle] = one
-        return one.handle
+        c.handle = handle
+        return handle
 
     def _cq(self, cq: int) -> Cq:
         if cq not in self._cqs:
@@ -297,12 +347,17 @@ class Library:
         return one
 
     def _drop_cq(self, one: Cq) -> None:
-        hot.forget_cq(self.calls, one.queue.index)
+        if not isinstance(one.queue, EventQueue):
+            hot.forget_cq(self.calls, one.queue.index)
         if one.channel is not None:
             one.channel.epoll.unregister(one.queue.fileno())
             del one.channel.cqs[one.queue.fileno()]
         del self._cqs[one.handle]
-        self._nic(one.context).device.destroy_cq(one.queue)
+        nic = self._nic(one.context)
+        if isinstance(one.queue, EventQueue):
+            self.controller.drop_queue(nic, one.queue)
+        else:
+            nic.device.destroy_cq(one.queue)
 
     def mrc_req_notify_cq(self, cq: int, solicited_only: int) -> int:
         """Request one event for the next completion; every completion counts as solicited."""
@@ -384,6 +439,8 @@ class Library:
         """Create a queue pair in RESET; its actual attributes are written back."""
         nic, a = self._nic(context), at(attr, layouts.MRC_QP_INIT_ATTR)
         send, receive = self._cq(int(a["send_cq"])), self._cq(int(a["recv_cq"]))
+        if isinstance(send.queue, EventQueue) or isinstance(receive.queue, EventQueue):
+            raise Refused(errno.EINVAL, "a queue of EV events takes no completions")
         _, pd_context = self._verbs.pds.get(int(a["pd"]), (None, 0))
         if pd_context != self._contexts[context]:
             raise Refused(errno.EINVAL, "no protection domain of this context")
@@ -435,13 +492,14 @@ class Library:
     def mrc_destroy_qp(self, qp: int) -> int:
         """Destroy a queue pair: `mrc_poll_cq` returns nothing of it afterwards."""
         one = self._qp(qp)
-        self._nic(one.context)
+        nic = self._nic(one.context)
         hot.forget_qp(self.calls, one.pair.index)
         try:
             one.pair.destroy()
         finally:  # it is gone, even if the loop has failed
             hot.forget_copies(self.calls, one.pair.index)
             del self._qps[qp]
+            self.controller.forget(nic, one.pair.qp_num)
         return 0
 
     def mrc_get_qpn(self, qp: int, qpn: int) -> int:
@@ -500,15 +558,19 @@ class Library:
         return 0
 
     def _init(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
-        profiles = m["profile"]
-        for name in ("ev_profile_id", "cc_profile_id"):
-            if mask & M[f"MRC_QP_{name.upper()}"] and int(profiles[name]):
-                raise Refused(errno.EINVAL, f"{name} {int(profiles[name])}: only 0 is there")
+        profiles = {"ev_profile_id": 0, "cc_profile_id": 0}
+        for name in profiles:
+            if mask & M[f"MRC_QP_{name.upper()}"]:
+                profiles[name] = int(m["profile"][name])
+        self.controller.check_profiles(nic, *profiles.values())
         if mask & M["MRC_QP_HINT"]:
             if int(m["qp_hint"]):
                 self._check_same(one.context, self._hint(int(m["qp_hint"])).context)
             one.mrc["qp_hint"] = m["qp_hint"]
         one.pair.modify(QpState.INIT)
+        for name, value in profiles.items():
+            one.mrc["profile"][name] = value
+        one.has_profiles = True
 
     def _ready(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
         if not int(v["ah_attr"]["is_global"]):
@@ -537,6 +599,12 @@ class Library:
             pmtu=pmtu,
             trim_nack=trims,
             dynamic_mpr=bool(cap & NUMBERS["MRC_QP_CAP_DYNAMIC_MPR"]),
+        )
+        profiles = one.mrc["profile"]
+        one.pair.begin_with(
+            *self.controller.given(
+                nic, int(profiles["ev_profile_id"]), int(profiles["cc_profile_id"])
+            )
         )
         one.pair.connect(remote)
         kept["cap"] = cap
@@ -571,12 +639,8 @@ class Library:
         waiting = self._verbs.contexts[self._contexts[context]][1]
         waits = not fcntl.fcntl(waiting.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
         while waiting.poll(-1 if waits else 0, 1):
-            nic.events.extend(one for one in nic.device.events() if one.kind in EVENTS)
-            if not nic.events:
+            if (one := nic.take_event()) is None:
                 continue
-            one = nic.events.popleft()
-            if nic.events:  # still readable
-                os.eventfd_write(nic.device.event_fileno(), 1)
             by_number = {qp.pair.qp_num: qp.handle for qp in self._qps.values()}
             e["element"]["cq"] = by_number.get(one.qp_num, 0 if one.qp_num else 1)
             e["event_type"] = EVENTS[one.kind]

@@ -14,9 +14,11 @@ from openmrc.capi.calls import (
     ABSENT_CALLS,
     CODE,
     CONTROL,
+    CTL_CALLS,
     HOT,
     MINUS,
     MRC_CALLS,
+    NEGATIVE,
     NOTHING,
     NULL,
     PLAIN,
@@ -24,7 +26,7 @@ from openmrc.capi.calls import (
     Call,
 )
 
-ARGUMENTS = 6  # the most of any function
+ARGUMENTS = 8  # the most of any function
 # Of the table: compiled functions, their state, then the others in the order of `CONTROL`.
 POST_SEND, POST_RECV, POLL_CQ, ENDPOINT, STATE, CALLS, FIRST = range(7)
 WORDS = FIRST + len(CONTROL)
@@ -36,7 +38,7 @@ START = r"""
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include "mrc.h"
+#include "mrc_ctl.h"
 
 typedef long word;
 static word table[WORDS];
@@ -119,11 +121,11 @@ word openmrc_absent(void)
 }
 
 __attribute__((visibility("default")))
-word openmrc_call(int which, word a, word b, word c, word d, word e, word f)
+word openmrc_call(int which, word a, word b, word c, word d, word e, word f, word g, word h)
 {
-	typedef word (*control)(word, word, word, word, word, word);
+	typedef word (*control)(word, word, word, word, word, word, word, word);
 	word absent = openmrc_absent();
-	return absent ? absent : ((control)table[FIRST + which])(a, b, c, d, e, f);
+	return absent ? absent : ((control)table[FIRST + which])(a, b, c, d, e, f, g, h);
 }
 """
 
@@ -132,7 +134,8 @@ def mrc_c(python: str, package: str) -> str:
     """The source of `libmrc.so`, for this Python and the package below this directory."""
     named = f"#define PYTHON {_quoted(python)}\n#define PACKAGE {_quoted(package)}\n"
     numbers = f"#define WORDS {WORDS}\n#define FIRST {FIRST}\n#define ENDPOINT {ENDPOINT}\n"
-    functions = [_hot(call) if call.name in HOT else _passed(call) for call in MRC_CALLS]
+    calls = (*MRC_CALLS, *CTL_CALLS)
+    functions = [_hot(call) if call.name in HOT else _passed(call) for call in calls]
     return named + numbers + START + "\n".join(functions)
 
 
@@ -140,7 +143,7 @@ def verbs_c() -> str:
     """The source of `libibverbs.so.1`."""
     head = (
         "#include <errno.h>\n#include <infiniband/verbs.h>\n\ntypedef long word;\n"
-        "word openmrc_call(int, word, word, word, word, word, word);\n"
+        f"word openmrc_call(int{', word' * ARGUMENTS});\n"
         "word openmrc_absent(void);\n\n"
     )
     return head + "\n".join([*map(_passed, VERBS_CALLS), *map(_missing, ABSENT_CALLS)])
@@ -194,7 +197,7 @@ def _missing(call: Call) -> str:
 
 def _function(call: Call, answer: str) -> str:
     lines = [f"\tword answer = {answer};", "\tif (answer < 0)\n\t\terrno = -(int)answer;"]
-    failed = {CODE: "-(int)answer", MINUS: "-1", NULL: "0"}
+    failed = {CODE: "-(int)answer", MINUS: "-1", NULL: "0", NEGATIVE: "(int)answer"}
     if call.answers in failed:
         good = "0" if call.answers == CODE else f"({call.result})answer"
         lines.append(f"\treturn answer < 0 ? {failed[call.answers]} : {good};")
