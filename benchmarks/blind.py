@@ -1,224 +1,215 @@
-"""Faults drawn at random, runs of small fabrics, and whether `mrc why` names them: blind.
+"""Faults drawn at random, runs of small fabrics, and whether `mrc why` is right of them: blind.
 
-    .venv/bin/python benchmarks/blind.py [--runs N] [--seed N] [--first N] [--json]
+    .venv/bin/python benchmarks/blind.py [--runs N] [--first SEED] [--keep DIR] [--json]
 
-A seed draws fabric, traffic, and what breaks, where and when: nothing, a link in one direction or
-both, for good, for a while or again and again, a gray or corrupting link, a slow one, a
-transceiver, a port, a NIC, a silent or dead switch, a denied one, and two faults at once. `mrc why`
-gets the results directory with the faults cut out of its scenario. Then each answer is compared:
+A seed draws all that a scenario can say: a fabric of two or three tiers, with trims or without,
+that hashes or not; traffic of every kind, of one job or two; and none to three faults, of every
+kind, at every place, from a moment to for ever, once or again and again. `mrc why` gets the results
+directory with the faults cut out of its scenario. Then `judge.py` compares its answer with them.
 
-    right     the place by its name, and it broke when `mrc why` says it did
-    one of    among others that the same traffic crosses
-    one way   one direction of the broken link, which alone carried packets
-    part      links of the broken thing, and no others
-    unseen    nothing was lost, or too little: at most `FEW` packets
-    missed    more than that was lost, and the place is not named
-    wrong     a place that is not broken is named, or the time is wrong
-
-Where nothing is broken, or nothing that loses packets, "nothing broke" is right.
+With `--keep` results stay in that directory, and are read from there the next time: other code may
+be asked about the same runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import judge
 import numpy as np
 
-from openmrc.fabric import Fabric, places
-from openmrc.fabric.kinds import LINKS_DEFAULT
-from openmrc.ops import causes
-from openmrc.ops.records import Record, read
-from openmrc.ops.together import Finding
-from openmrc.ops.why import Answer, why
-from openmrc.report.result import Result, simulate
-from openmrc.scenario.scenario import make_scenario
+from openmrc.fabric.kinds import BEGINS, LINKS_DEFAULT
+from openmrc.ops.records import read
+from openmrc.ops.why import why
+from openmrc.report.result import simulate
+from openmrc.scenario.scenario import Scenario, load_scenario, make_scenario
+from openmrc.units import parse_rate
 
-FEW = 4  # losses: with fewer chance is as good an explanation
-LATE_US = 300.0  # until what is dead has been judged lost: an RTO
-SLACK_US = 0.5
-
-FABRICS: tuple[dict[str, Any], ...] = (
-    {"nics": 32, "planes": 4, "t0_down": 8, "port_rate": "100Gbps"},
-    {"nics": 48, "planes": 2, "t0_down": 8, "port_rate": "200Gbps"},
-    {"nics": 64, "planes": 2, "t0_down": 16, "port_rate": "100Gbps"},
+DONE = "done"
+HEALTHY = ("deny", "link-slow")  # kinds of faults that lose no packet
+BYTES_MAX = 800e6  # of all NICs, in a run: some seconds of work
+N_FAULTS = {0: 0.15, 1: 0.5, 2: 0.25, 3: 0.1}
+TRAFFIC = (
+    *("permutation", "all-to-all", "ring-all-reduce", "halving-doubling-all-reduce"),
+    *("reduce-scatter", "all-gather", "send-recv", "broadcast", "incast", "training", "jobs"),
 )
-WORKLOADS: tuple[dict[str, Any], ...] = (
-    {"kind": "permutation", "size": "4MB"},
-    {"kind": "all-to-all", "size": "4MB"},
-    {"kind": "ring-all-reduce", "size": "8MB"},
-    {"kind": "incast", "n": 24, "size": "1MB"},
+FAULTS = (
+    *("link-down", "link-loss", "link-corrupt", "mtu", "half a transceiver", "transceiver-down"),
+    *("port-down", "nic", "switch-down", "switch-silent", "tier", "plane", *HEALTHY),
 )
-HEALTHY = ("nothing", "deny", "link-slow")
-KINDS = (
-    *HEALTHY,
-    "link-down",
-    "one way",
-    "for a while",
-    "flapping",
-    "link-loss",
-    "link-corrupt",
-    "transceiver-down",
-    "port-down",
-    "nic",
-    "switch-silent",
-    "switch-down",
-    "two links",
-    "link and switch",
-)
-
-
-class Truth(NamedTuple):
-    """A fault: where, and between which times it was bad, us."""
-
-    where: str
-    since_us: float
-    until_us: float
-    gray: bool
+Table = dict[str, Any]
 
 
 class Draw:
-    """What one seed draws."""
+    """What one seed draws: a scenario's tables."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.kind = KINDS[seed % len(KINDS)]
-        self.tables: dict[str, Any] = {
-            "seed": seed,
-            "fabric": self._pick(FABRICS),
-            "workload": self._pick(WORKLOADS),
-        }
-        self.fabric = make_scenario(self.tables).fabric.build()
-        self.truths: list[Truth] = []
-        self.tables["fault"] = self._faults()
+        self.rate = self._pick(("100Gbps", "200Gbps", "400Gbps"))
+        self.tables: Table = {"seed": seed, "fabric": self._fabric()}
+        if self._chance(0.15):
+            self.tables["transport"] = {"srv6": False}
+        workload = {"workload": {"kind": "permutation"}}
+        self.fabric = make_scenario(self.tables | workload).fabric.build()
+        self.nics, self.planes = self.fabric.n_nics, self.fabric.n_planes
+        self.tables["workload"] = self._workload()
+        n = int(self.rng.choice(list(N_FAULTS), p=list(N_FAULTS.values())))
+        self.tables["fault"] = [self._fault(self._pick(FAULTS)) for _ in range(n)]
 
-    def _pick(self, choices: Any) -> Any:
+    def _pick(self, choices: Sequence[Any]) -> Any:
         return choices[int(self.rng.integers(len(choices)))]
 
-    def _faults(self) -> list[dict[str, Any]]:
-        simple = {
-            "two links": ("one way", "link-loss"),
-            "link and switch": ("one way", "switch-silent"),
-            "nothing": (),
-        }
-        return [self._fault(kind) for kind in simple.get(self.kind, (self.kind,))]
+    def _chance(self, p: float) -> bool:
+        return bool(self.rng.random() < p)
 
-    def _fault(self, kind: str) -> dict[str, Any]:
-        at = float(np.round(self.rng.uniform(5, 60), 1))
-        where = self._place(kind)
-        fault: dict[str, Any] = {"at": f"{at}us", "where": where, "kind": kind}
-        until = float("inf")
-        if kind in ("one way", "for a while", "flapping", "nic"):
-            fault["kind"] = "port-down" if kind == "nic" else "link-down"
-        if kind == "for a while":
-            lasts = float(np.round(self.rng.uniform(20, 100), 1))
-            fault["for"], until = f"{lasts}us", at + lasts
-        if kind == "flapping":
-            fault |= {"period": "40us", "duty": 0.4, "until": "2ms"}
+    def _spread(self, low: float, high: float) -> float:
+        """Between two numbers, so that each decade is as likely as another."""
+        return float(np.exp(self.rng.uniform(math.log(low), math.log(high))))
+
+    # --- fabric and traffic
+
+    def _fabric(self) -> Table:
+        down = self._pick((4, 8, 16))
+        table: Table = {"port_rate": self.rate, "t0_down": down}
+        if self._chance(0.25):
+            pods = self._pick((2, 4))
+            table |= {"kind": "fat-tree", "tiers": 3, "t0_up": down, "t1_down": 4, "t1_up": 4}
+            table["nics"] = 4 * down * pods
+        else:
+            table["planes"] = self._pick((1, 2, 2, 4, 4, 8, 16))
+            table["nics"] = down * self._pick((2, 3, 4, 8, 16 if down < 16 else 8, 32))
+            table["t0_up"] = self._pick((down, down, max(down // 2, 2)))
+        if self._chance(0.2):
+            table["trim"] = False
+        if self._chance(0.15):
+            table["switching"] = "cut-through"
+        elif self._chance(0.15):
+            table["jitter"] = self._pick(("200ns", "1us"))
+        return table
+
+    def _workload(self) -> Table:
+        kind = self._pick(TRAFFIC)
+        if kind != "jobs":
+            return self._job(kind, self.nics)
+        jobs = []
+        for name, nics in (("even", "even"), ("odd", "odd")):
+            job = self._job(self._pick(TRAFFIC[:-2]), self.nics // 2)
+            jobs.append({"name": name, "nics": nics} | job)
+        return {"kind": "jobs", "job": jobs}
+
+    def _job(self, kind: str, nics: int) -> Table:
+        table: Table = {"kind": kind}
+        if kind == "training":
+            dp = nics // 4
+            size = min(BYTES_MAX / nics / 4, self._spread(1e6, 16e6))
+            return table | {
+                "tp": 4, "pp": 1, "dp": dp, "steps": self._pick((2, 4)), "microbatches": 2,
+                "layers": 2, "forward": self._pick(("20us", "50us", "100us")),
+                "dp_size": f"{int(size)}B",
+            }  # fmt: skip
+        each = min(BYTES_MAX / nics, self._spread(1e6, 64e6))
+        if kind == "incast":
+            n = min(nics - 1, self._pick((4, 8, 24)))
+            each /= n / 2
+            table |= {"n": n, "target": int(self.rng.integers(nics))}
+        elif kind == "send-recv":
+            steps = self._pick((1, 3))
+            each /= steps
+            table |= {"steps": steps}
+        elif kind == "all-to-all":
+            table |= {"at_once": self._pick((1, 4, 16))}
+        if kind not in ("permutation", "incast"):
+            table |= {"order": self._pick(("nic", "random"))}
+        return table | {"size": f"{int(each)}B"}
+
+    def _lasts_us(self) -> float:
+        """About how long the run lasts, us."""
+        workload = self.tables["workload"]
+        jobs = workload.get("job", [workload])
+        sizes = [float(job.get("size", "8000000B")[:-1]) for job in jobs]
+        most = max(
+            size * job.get("n", 1) * job.get("steps", 1) * (2 if "all-reduce" in job["kind"] else 1)
+            for size, job in zip(sizes, jobs, strict=True)
+        )
+        return 20 + most * 8e6 / (parse_rate(self.rate) * self.planes)
+
+    # --- faults
+
+    def _fault(self, what: str) -> Table:
+        lasts = self._lasts_us()
+        kind = what if what in BEGINS else {"nic": "port-down"}.get(what, "")
+        at = self.rng.uniform(0.02, 0.6) * lasts
+        where, kind = self._place(what, kind)
+        table: Table = {"at": f"{at:.1f}us", "where": where, "kind": kind}
         if kind in ("link-loss", "link-corrupt"):
-            fault["rate"] = self._pick((0.01, 0.05, 0.2, 0.5))
-        if kind == "link-slow":
-            fault["factor"] = self._pick((0.5, 0.2))
-        if kind not in HEALTHY:
-            name = f"nic {where.split()[1]}" if kind == "nic" else where
-            self.truths.append(Truth(name, at, until, "rate" in fault))
-        return fault
+            table["rate"] = float(f"{self._spread(0.003, 0.5):.2g}")
+            if kind == "link-loss" and self._chance(0.2):
+                table["burst"] = 8
+        elif kind == "link-slow":
+            table["factor"] = self._pick((0.5, 0.1))
+        elif kind == "mtu":
+            table["mtu"] = 1500
+        time = self.rng.random()
+        if time < 0.4:
+            table["for"] = f"{self._spread(20, 20 + lasts):.1f}us"
+        elif time < 0.5 and kind not in ("deny", "mtu"):
+            period = self._spread(60, 60 + lasts / 3)
+            table |= {"period": f"{period:.1f}us", "duty": 0.4, "until": f"{at + lasts:.1f}us"}
+        return table
 
-    def _place(self, kind: str) -> str:
-        fabric = self.fabric
-        link = fabric.link_name(int(self.rng.integers(fabric.n_ports)))
-        if link.startswith("nic"):
-            link = " ".join(link.split()[:4]) + " - t0"
-        if kind in ("one way", "link-loss", "link-corrupt"):
-            return link.replace(" - ", self._pick((" > ", " < ")))
-        nic = int(self.rng.integers(fabric.n_nics))
-        if kind == "port-down":
-            return f"nic {nic} plane {int(self.rng.integers(fabric.n_planes))}"
-        if kind == "nic":
-            return f"nic {nic} plane *"
-        switch = fabric.switch_name(int(self.rng.integers(fabric.n_switches)))
-        if kind in ("switch-silent", "switch-down", "deny"):
-            return switch
-        if kind == "transceiver-down":
-            n_ports = int((fabric.port_switch == fabric.port_switch.max()).sum())
-            return f"{switch} transceiver {int(self.rng.integers(n_ports // LINKS_DEFAULT))}"
-        return link
+    def _place(self, what: str, kind: str) -> tuple[str | list[str], str]:
+        """Where something of this sort is, and as which kind of fault it is run."""
+        nic, plane = (int(self.rng.integers(n)) for n in (self.nics, self.planes))
+        if kind.startswith("link") or kind == "mtu":
+            way = self._pick((" - ", " > ", " < "))
+            if self._chance(0.4):
+                return f"nic {nic} plane {plane}{way}t0", kind
+            links = np.flatnonzero((self.fabric.port_switch >= 0) & ~self.fabric.port_last_hop)
+            return self.fabric.link_name(int(self._pick(links.tolist()))).replace(" - ", way), kind
+        if what in ("port-down", "nic"):
+            return f"nic {nic} plane {plane if what == 'port-down' else '*'}", "port-down"
+        if "transceiver" in what:
+            return self._transceiver(what, nic)
+        if what == "plane":
+            return f"plane {plane} t0 *", self._pick(("switch-down", "switch-silent"))
+        if what == "tier":
+            tier = self.fabric.n_tiers - 1
+            return f"plane {plane} t{tier} *", self._pick(("switch-down", "switch-silent"))
+        return self.fabric.switch_name(int(self.rng.integers(self.fabric.n_switches))), kind
 
-
-def directed(fabric: Fabric, where: str) -> set[int]:
-    """All directed ports of a place, or of several."""
-    if ", " in where:
-        return set().union(*(directed(fabric, each) for each in places.split(where)))
-    kind = places.kind_of(where) if not where.startswith("nic") or "plane" in where else "nic"
-    if "transceiver" in where:
-        return set(places.transceivers(fabric, where, LINKS_DEFAULT).targets.tolist())
-    if where.startswith("nic") and "plane" not in where:
-        cause = fabric.n_ports + fabric.n_switches + int(where.split()[1])
-        return set(causes.links_of(fabric, cause).tolist())
-    if kind == "switch":
-        (switch,) = places.switches(fabric, where).tolist()
-        return set(causes.links_of(fabric, fabric.n_ports + switch).tolist())
-    return set(places.links(fabric, where).tolist())
-
-
-def judged(draw: Draw, record: Record, answer: Answer, lost: int) -> tuple[list[str], list[str]]:
-    """A word for each fault, and one for each finding that is wrong."""
-    fabric, words = draw.fabric, []
-    broken = [directed(fabric, truth.where) for truth in draw.truths]
-    every = set().union(*broken) if broken else set()
-    for truth, mine in zip(draw.truths, broken, strict=True):
-        words.append(_word(fabric, truth, mine, answer, min(lost, suffered(record, mine))))
-    wrong = [
-        f"named {finding.where}"
-        for finding in answer.findings
-        if not finding.one_of and not directed(fabric, finding.where) <= every
-    ]
-    return words, wrong
+    def _transceiver(self, what: str, nic: int) -> tuple[str | list[str], str]:
+        switch = int(self.rng.integers(self.fabric.n_switches))
+        ports = int((self.fabric.port_switch == switch).sum())
+        where = f"{self.fabric.switch_name(switch)} transceiver"
+        if what == "transceiver-down":
+            n = max(int(self.fabric.sw_n_up[switch]), 1) if ports > 4 else 1
+            return f"{where} {int(self.rng.integers(max(n // LINKS_DEFAULT, 1)))}", what
+        kind = self._pick(("link-down", "link-loss"))
+        way = self._pick(("<", ">"))
+        last = min(self.planes, LINKS_DEFAULT)
+        return [f"nic {nic} plane {it} {way} t0" for it in range(last)], kind
 
 
-def _word(fabric: Fabric, truth: Truth, mine: set[int], answer: Answer, lost: int) -> str:
-    word = "unseen" if lost <= FEW else "missed"
-    for finding in answer.findings:
-        names = [directed(fabric, name) for name in (finding.where, *finding.one_of)]
-        if not finding.one_of and names[0] == mine:
-            return "right" if _in_time(truth, finding) else "wrong time"
-        if finding.one_of and any(name & mine for name in names):
-            word = "one of" if word != "part" else word
-        elif not finding.one_of and names[0] < mine:
-            cut = directed(fabric, truth.where)
-            word = "one way" if len(cut) == 2 and len(names[0]) == 1 else "part"
-    return word
-
-
-def _in_time(truth: Truth, finding: Finding) -> bool:
-    if finding.since_us < truth.since_us - SLACK_US:
-        return False
-    if truth.gray:
-        return True  # when the first packet is lost is chance
-    return finding.since_us <= truth.since_us + LATE_US
-
-
-def losses(result: Result) -> int:
-    """Packets that were lost to faults: what the fabric knows, and endpoints do not."""
-    (run,) = result.transports
-    return int(run.counters["dropped_fault"] + run.counters["dropped_corrupt"])
-
-
-def suffered(record: Record, mine: set[int]) -> int:
-    """Packets and probes that senders miss on paths across a place."""
-    return int(record.paths["lost"].to_numpy()[across(record, mine)].sum())
-
-
-def across(record: Record, ports: set[int]) -> Any:
-    """[rows] Which paths that lost packets cross one of these directed ports, or may cross one."""
-    known = sorted(ports)
-    if record.outline is not None:
-        known = record.outline.port_of[known].tolist()
-    return np.isin(record.routes(record.paths), known).any(axis=1)
+@contextmanager
+def kept(scenario: Scenario, directory: Path | None) -> Iterator[Path]:
+    """Give the directory of a scenario's results without its faults: what is there, or new ones;
+    None: they are deleted afterwards.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        where = Path(scratch) if directory is None else directory
+        if not (where / DONE).exists():
+            simulate(scenario, sampled=True).save(where)
+            hidden(where)
+            (where / DONE).touch()
+        yield where
 
 
 def hidden(directory: Path) -> None:
@@ -228,52 +219,67 @@ def hidden(directory: Path) -> None:
     plan.write_text(text.partition("[[fault]]")[0], encoding="utf-8")
 
 
-def run(seed: int) -> dict[str, Any]:
-    """Draw, simulate, ask, and only then compare."""
-    draw = Draw(seed)
-    result = simulate(draw.tables, sampled=True)
-    with tempfile.TemporaryDirectory() as directory:
-        result.save(Path(directory))
-        hidden(Path(directory))
-        (record,) = read(Path(directory))
-        answer = why(record)
-    words, wrong = judged(draw, record, answer, losses(result))
-    good = all(word in ("right", "one way", "one of", "unseen") for word in words) and not wrong
+def ask(scenario: Scenario, name: str, results: Path) -> dict[str, Any]:
+    """Ask why, and only then compare with the faults."""
+    (record,) = read(results)
+    answer = why(record)
+    claims = [judge.claim(record, it) for it in answer.findings]
+    faults = [one.build() for one in scenario.faults]
+    truths = [judge.truth(record, it) for it in faults if it.kind not in HEALTHY]
+    words, healthy = judge.judged(truths, claims)
     return {
-        "seed": seed,
-        "kind": draw.kind,
-        "workload": draw.tables["workload"]["kind"],
-        "good": good,
+        "name": name,
+        "right": all(word in judge.GOOD for word in words) and not healthy,
         "faults": [
-            {"where": t.where, "at_us": t.since_us, "word": w}
-            for t, w in zip(draw.truths, words, strict=True)
+            {"where": it.where, "us": [it.since_us, it.until_us], "lost": it.lost, "word": word}
+            for it, word in zip(truths, words, strict=True)
         ],
-        "wrong": wrong,
+        "healthy": healthy,
         "text": answer.text,
     }
 
 
+def said(row: dict[str, Any]) -> str:
+    """What a reader sees of an answer that is not right."""
+    faults = "".join(
+        f"\n    {it['word']}: {it['where']} from {it['us'][0]} to {it['us'][1]}, {it['lost']} lost"
+        for it in row["faults"]
+    )
+    healthy = "".join(f"\n    healthy: {where}" for where in row["healthy"])
+    return f"{row['name']}{faults}{healthy}\n    {row['text']}"
+
+
+def total(rows: Sequence[dict[str, Any]]) -> str:
+    """The figures of all answers."""
+    words = Counter(it["word"] for row in rows for it in row["faults"])
+    quiet = [row for row in rows if not row["faults"]]
+    faults = ", ".join(f"{n} {word}" for word, n in words.most_common())
+    return (
+        f"{sum(row['right'] for row in rows)} of {len(rows)} strictly right; faults: {faults};"
+        f" runs with a healthy place: {sum(bool(row['healthy']) for row in rows)};"
+        f" nothing broken: {sum(row['right'] for row in quiet)} of {len(quiet)} right"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=160, help="how many (default: 160)")
+    parser.add_argument("--runs", type=int, default=100, help="how many (default: 100)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first (default: 0)")
+    parser.add_argument("--files", metavar="FILE", type=Path, nargs="*", help="these scenarios")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
     rows = []
-    for seed in range(arguments.first, arguments.first + arguments.runs):
-        row = run(seed)
+    seeds = range(arguments.first, arguments.first + arguments.runs)
+    for it in arguments.files or seeds:
+        name = it.stem if isinstance(it, Path) else str(it)
+        scenario = load_scenario(it) if isinstance(it, Path) else make_scenario(Draw(it).tables)
+        with kept(scenario, arguments.keep and arguments.keep / name) as results:
+            row = ask(scenario, name, results)
         rows.append(row)
-        if not arguments.json and not row["good"]:
-            print(f"{row['seed']} {row['kind']}, {row['workload']}: {row['faults']} {row['wrong']}")
-            print(f"    {row['text']}", flush=True)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
-        return
-    words = Counter(fault["word"] for row in rows for fault in row["faults"])
-    quiet = [row for row in rows if not row["faults"]]
-    print(f"{sum(row['good'] for row in rows)} of {len(rows)} runs answered rightly")
-    print(f"faults: {dict(words)}")
-    print(f"nothing broken: {sum(row['good'] for row in quiet)} of {len(quiet)} right")
+        if not arguments.json and not row["right"]:
+            print(said(row), flush=True)
+    print(json.dumps(rows, indent=1) if arguments.json else total(rows))
 
 
 if __name__ == "__main__":

@@ -16,20 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from blind import HEALTHY, LATE_US, SLACK_US, across, directed, hidden
+from blind import HEALTHY, kept
+from judge import LATE_US, SLACK_US, across, ports_of
 
 from openmrc.fabric import places
 from openmrc.fabric.kinds import Fault
 from openmrc.ops.records import Record, read
 from openmrc.ops.together import Finding
 from openmrc.ops.why import why
-from openmrc.report.result import simulate
 from openmrc.scenario.scenario import load_scenario
 from openmrc.units import US
 
@@ -46,13 +45,13 @@ UNMET = {
 def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
     """Whether a finding is this fault: its place, and the time within what judging takes."""
     fabric = record.fabric
-    if finding.one_of or directed(fabric, finding.where) != directed(fabric, fault.place):
+    if finding.one_of or ports_of(fabric, finding.where) != ports_of(fabric, fault.place):
         return False
     over_us = math.inf
     if fault.for_ps is not None or fault.until_ps is not None:
         over_us = (fault.until_ps or fault.at_ps + (fault.for_ps or 0)) / US
     # When the first packet meets it, or is lost by chance, the endpoints alone know.
-    first_us = max(fault.at_ps / US, first_loss_us(record, directed(fabric, fault.place)))
+    first_us = max(fault.at_ps / US, first_loss_us(record, ports_of(fabric, fault.place)))
     in_time = fault.at_ps / US - SLACK_US <= finding.since_us <= first_us + LATE_US
     is_total = fault.rate in (None, 1)
     if finding.until_us > over_us + LATE_US or not in_time:
@@ -60,7 +59,7 @@ def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
     return fault.repeats or finding.dead == is_total
 
 
-def first_loss_us(record: Record, ports: set[int]) -> float:
+def first_loss_us(record: Record, ports: frozenset[int]) -> float:
     """When a sender first missed a packet that crossed one of these directed ports."""
     times = record.paths["first_us"].to_numpy()[across(record, ports)]
     return float(times.min()) if len(times) else 0.0
@@ -73,15 +72,11 @@ def parts(record: Record, fault: Fault, findings: Sequence[Finding]) -> list[Fau
     return [replace(fault, where=where) for where in places.split(fault.where)]
 
 
-def ask(name: str, keep: Path | None) -> dict[str, Any]:
-    """Run a scenario, ask why, and only then compare."""
+def ask(name: str, directory: Path | None) -> dict[str, Any]:
+    """Run a scenario, unless its results are kept, ask why, and only then compare."""
     scenario = load_scenario(SCENARIOS / f"{name}.toml")
-    result = simulate(scenario, sampled=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch) if keep is None else keep / name
-        result.save(directory)
-        hidden(directory)
-        records = read(directory)
+    with kept(scenario, None if directory is None else directory / name) as results:
+        records = read(results)
         answers = [why(record) for record in records]
     faults = [one.build() for one in scenario.faults]
     unmet = UNMET.get(name, ())

@@ -114,3 +114,14 @@ def test_what_one_finding_may_be_counts_as_one_link_of_a_transceiver() -> None:
     names = [f"plane 1 t0 3 > t1 {i}" for i in (4, 5, 7)]
     alone = finding(names[0], 100.0, *names[1:])
     assert told(alone) == [(names[0], "link", 10)]
+
+
+def test_of_two_transceivers_that_all_may_be_the_one_that_explains_more_is_it() -> None:
+    ways = [f"plane 1 t0 1 > t1 {spine}" for spine in range(4)]
+    found = [
+        finding(f"plane 1 t0 {other} < t1 {spine}", 100.0, ways[spine])
+        for other in (0, 2)
+        for spine in range(4)
+    ]
+    for order in (found, found[::-1], found[4:] + found[:4]):
+        assert told(*order) == [("plane 1 t0 1 transceiver 2", "transceiver", 80)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -463,45 +461,6 @@ def test_the_worst_stands_first_and_what_to_watch_last() -> None:
     unknown = replace(quiet, events=None)
     assert harm.title(unknown, []) == "mrc: its senders keep no account of paths"
     assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
-
-
-# --- the benchmark that asks blindly
-
-
-@pytest.fixture(scope="module")
-def blind() -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/blind.py"))
-
-
-def test_an_answer_is_right_only_at_its_place_and_time(blind: dict[str, Any]) -> None:
-    draw = blind["Draw"](blind["KINDS"].index("one way"))
-    (truth,) = draw.truths
-    it = replace(finding(truth.where, "link", 50, 1.0, True), since_us=truth.since_us + 10)
-    fabric = draw.fabric
-    broken = blind["directed"](fabric, truth.where)
-
-    def word(*findings: Finding, lost: int = 50) -> str:
-        answer = Answer("mrc", True, findings, "")
-        return str(blind["_word"](fabric, truth, broken, answer, lost))
-
-    other = next(fabric.port_name(p) for p in range(fabric.n_ports) if p not in broken)
-    assert word(it) == "right"
-    assert word(replace(it, since_us=truth.since_us - 1)) == "wrong time"
-    assert word(replace(it, since_us=truth.since_us + blind["LATE_US"] + 1)) == "wrong time"
-    assert word(replace(it, where=other, one_of=(truth.where,))) == "one of"
-    assert word(replace(it, where=other)) == "missed"
-    assert word(lost=blind["FEW"]) == "unseen"
-    assert word(lost=blind["FEW"] + 1) == "missed"
-
-
-def test_every_kind_is_drawn_and_can_be_run(blind: dict[str, Any]) -> None:
-    kinds = blind["KINDS"]
-    for seed, kind in enumerate(kinds):
-        draw = blind["Draw"](seed)
-        assert draw.kind == kind
-        assert (not draw.truths) == (kind in blind["HEALTHY"])
-        for truth in draw.truths:
-            assert blind["directed"](draw.fabric, truth.where)
 
 
 def verdict(cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()) -> Verdict:

@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ import pytest
 from openmrc.cli.command import main
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.perf import channel, ends, run
+from openmrc.perf.bandwidth import check
 from openmrc.perf.channel import Channel, PeerGoneError
 from openmrc.perf.figures import bandwidth, latency, peak_rate
 from openmrc.perf.plan import BW, LAT, Plan
@@ -288,6 +290,19 @@ def test_a_client_whose_host_vanishes_ends_the_server(
         "the client at 10.0.0.9 is gone: retry counter exceeded (nothing comes from it: is its"
         " host down, or are all paths cut?)"
     )
+
+
+def test_a_server_whose_host_vanishes_is_named_to_who_sends(
+    channels: tuple[Channel, Channel],
+) -> None:
+    """Retries of its own queue pairs end before those of the channel."""
+    client, server = channels
+    server.qp.modify(QpState.ERROR)
+    client._ask()
+    [done] = client._cq.wait(1, PATIENCE_S)
+    end: Any = SimpleNamespace(qps=[client.qp], number={done.qp_num: 0}, channel=client)
+    with pytest.raises(PeerGoneError, match=r"^the server is gone: retry counter exceeded \(noth"):
+        check(end, done)
 
 
 def test_a_client_that_is_silent_ends_the_server_before_its_retries_do(

@@ -235,6 +235,13 @@ def test_a_cut_copy_of_joined_packets_hides_theirs_wherever_it_ends(shape: str) 
         assert (got["packets"], got["psns_missing"], got["psns_hidden"]) == (2, 0, 4)
 
 
+def test_a_cut_copy_longer_than_its_message_holds_another() -> None:
+    wire = [some_data("ipv6", 1, psn=psn, opcode=packet.WRITE_ONLY, dma_len=256) for psn in (5, 6)]
+    frames = [join([wire[0][0], wire[1][0]]), some_data("ipv6", 1, psn=9)[0]]
+    got = totals(*(packets(each[:160]) for each in frames))
+    assert (got["packets"], got["psns_missing"], got["psns_hidden"]) == (2, 1, 2)
+
+
 def test_lengths_that_do_not_agree_are_no_cut_copy() -> None:
     whole = bytearray(some_data("ipv6", 1)[0])
     whole[14 + 40 + 5] ^= 4  # of UDP

@@ -130,18 +130,21 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
     while True:
         shared: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for i, finding in enumerate(left):
-            for name in {plain(each) for each in (finding.where, *finding.one_of)}:
+            for name in sorted({plain(each) for each in (finding.where, *finding.one_of)}):
                 for transceiver in _transceivers_of(fabric, name):
                     shared[transceiver].append((i, name))
-        best, most, mine = "", 0, []
-        for name, members in shared.items():
+        # Of those that explain as many links, the one that explains most losses is it.
+        best, most, mine = "", (0, 0), list[int]()
+        for name, members in sorted(shared.items()):
             first = left[members[0][0]]
             together = [(i, link) for i, link in members if at_one_time(left[i], first)]
             # Several candidate links of one finding count as one link of it.
-            n = min(len({link for _, link in together}), len({i for i, _ in together}))
-            if n > most:
-                best, most, mine = name, n, sorted({i for i, _ in together})
-        if most < LINKS_MIN:
+            those = sorted({i for i, _ in together})
+            n = min(len({link for _, link in together}), len(those))
+            worth = (n, sum(left[i].lost for i in those))
+            if worth > most:
+                best, most, mine = name, worth, those
+        if most[0] < LINKS_MIN:
             return found + left
         parts = [left[i] for i in mine]
         devices = [{name for name in it.one_of if not _is_link(name)} for it in parts]

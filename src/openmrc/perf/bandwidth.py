@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from openmrc.errors import OpenMrcError
+from openmrc.perf.channel import RETRY_EXCEEDED
 from openmrc.perf.ends import End
 from openmrc.perf.figures import PEAK_MESSAGES, Bandwidth, bandwidth
 from openmrc.verbs import Status, WorkCompletion
@@ -19,9 +20,11 @@ class FailedError(OpenMrcError):
 
 
 def check(end: End, done: WorkCompletion) -> None:
-    """Raise `FailedError` unless a request succeeded."""
+    """Raise `FailedError` unless a request succeeded; `PeerGoneError` if nobody answers it."""
     if done.status != Status.SUCCESS:
         qp = end.qps[end.number[done.qp_num]]
+        if qp.error == RETRY_EXCEEDED:
+            raise end.channel.gone(qp.error)
         raise FailedError(f"QP {done.qp_num:#x}: {done.status.name}: {qp.error or 'flushed'}")
 
 

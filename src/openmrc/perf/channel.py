@@ -134,7 +134,7 @@ class Channel:
         this.
         """
         if self.qp.state == QpState.ERROR:
-            raise self._gone()
+            raise self.gone()
         if not self._outstanding and time.monotonic() >= self._asked + ASK_S:
             if self._remote is not None and self.qp.state == QpState.RTS:
                 self._ask()
@@ -143,14 +143,15 @@ class Channel:
             if self._outstanding and time.monotonic() >= self._asked + GONE_S:
                 heard, before = self._heard(), self._heard_before
                 if heard == before:
-                    raise self._gone(f"silent for {GONE_S:g} s")
+                    raise self.gone(f"silent for {GONE_S:g} s")
                 self._heard_before, self._asked = heard, time.monotonic()
 
     def _heard(self) -> int:
         """How many bytes have come to this end's ports."""
         return sum(port["rx_bytes"] for port in self._device.counters()["ports"])
 
-    def _gone(self, unanswered: str = "") -> PeerGoneError:
+    def gone(self, unanswered: str = "") -> PeerGoneError:
+        """The error that names the peer; `unanswered` is what it did not answer."""
         why = unanswered or self.qp.error
         silent = " (nothing comes from it: is its host down, or are all paths cut?)"
         told = silent if unanswered or why == RETRY_EXCEEDED else ""
@@ -166,7 +167,7 @@ class Channel:
     def _take(self, timeout: float | None) -> None:
         for done in self._cq.wait(1, timeout):
             if done.status != Status.SUCCESS:
-                raise self._gone()
+                raise self.gone()
             if done.opcode == Opcode.RDMA_WRITE:
                 self._outstanding -= 1
                 continue

@@ -400,16 +400,18 @@ def _with_more(told: Found | Unread, more: int) -> Found | Unread:
 
 
 def _perhaps_more(found: Found) -> Found:
-    """A packet that was cut: the payload of one that is not the last of its message is a PMTU, in
-    nearly all networks a power of two, or else that of several packets.
+    """A packet that was cut. Its payload is that of several packets if it is longer than the
+    message; and may be if it is not the last of its message: then it is a PMTU, in nearly all
+    networks a power of two, or else that of several.
     """
     p, length = found.frame.p, int(found.frame.p.payload_len)
-    operation = p.opcode & roce.OPERATION_MASK
-    name = roce.OPERATIONS.get(operation, "")
-    if not name.endswith(("_FIRST", "_MIDDLE")) or length & (length - 1) == 0:
-        return found
+    name = roce.OPERATIONS.get(p.opcode & roce.OPERATION_MASK, "")
     most = min(ceil(length / _PMTU_LEAST), SEGMENTS_MAX) - 1
-    return found._replace(more=most, size=length)
+    if name.startswith("WRITE") and p.dma_len and length > p.dma_len:
+        return found._replace(more=most)
+    if name.endswith(("_FIRST", "_MIDDLE")) and length & (length - 1):
+        return found._replace(more=most, size=length)
+    return found
 
 
 def _read_pause(captured: Captured) -> Found | Unread:

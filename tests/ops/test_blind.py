@@ -1,0 +1,135 @@
+"""The benchmark that draws faults and asks blindly, and its judge."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.fabric import multiplane
+from openmrc.scenario.scenario import make_scenario
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+INF = float("inf")
+CABLE = frozenset({3, 4})
+
+
+@pytest.fixture(scope="module")
+def judge() -> dict[str, Any]:
+    return runpy.run_path(str(BENCHMARKS / "judge.py"))
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return runpy.run_path(str(BENCHMARKS / "blind.py"))
+
+
+def truth(judge: dict[str, Any], **changed: Any) -> Any:
+    """A cable that was dead from 100 to 200 us, between losses at 110 and 150 us."""
+    cut = {"where": "cable", "ports": CABLE, "lossy": CABLE, "lost": 50, "dead": True}
+    times = {"since_us": (100.0, 110.0), "until_us": (150.0, 200.0), "repeats": False}
+    return judge["Truth"](**(cut | times | changed))
+
+
+def claim(judge: dict[str, Any], *places: frozenset[int], **changed: Any) -> Any:
+    """That one of these places was dead from 105 to 160 us at least."""
+    said = {"since_us": (90.0, 105.0), "until_us": (160.0, 300.0), "dead": True}
+    return judge["Claim"](**({"where": "said", "one_of": places} | said | changed))
+
+
+@pytest.mark.parametrize(
+    ("places", "changed", "word"),
+    [
+        ([CABLE], {}, "right"),
+        ([CABLE], {"since_us": (115.0, 120.0)}, "wrong time"),
+        ([CABLE], {"since_us": (80.0, 90.0)}, "wrong time"),
+        ([CABLE], {"until_us": (100.0, 120.0)}, "wrong time"),
+        ([CABLE], {"until_us": (210.0, INF)}, "wrong time"),
+        ([CABLE], {"dead": False}, "wrong kind"),
+        ([frozenset({3})], {}, "part"),
+        ([CABLE | {5}], {}, "more"),
+        ([frozenset({9}), CABLE], {}, "right"),
+        ([*(frozenset({9 + i}) for i in range(8)), CABLE], {}, "many"),
+        ([frozenset({9})], {}, "missed"),
+    ],
+)
+def test_what_is_said_is_right_in_place_kind_and_times(
+    judge: dict[str, Any], places: list[frozenset[int]], changed: dict[str, Any], word: str
+) -> None:
+    words, _ = judge["judged"]([truth(judge)], [claim(judge, *places, **changed)])
+    assert words == [word]
+
+
+def test_a_direction_that_lost_next_to_nothing_need_not_be_named(judge: dict[str, Any]) -> None:
+    one_way = truth(judge, lossy=frozenset({3}))
+    for places in (CABLE, frozenset({3})):
+        assert judge["judged"]([one_way], [claim(judge, places)]) == (["right"], [])
+    assert judge["judged"]([one_way], [claim(judge, frozenset({4}))])[0] == ["part"]
+
+
+def test_what_lost_next_to_nothing_need_not_be_named(judge: dict[str, Any]) -> None:
+    unseen = truth(judge, lossy=frozenset(), lost=judge["FEW"])
+    assert judge["judged"]([unseen], []) == (["unseen"], [])
+    assert judge["judged"]([truth(judge)], []) == (["missed"], [])
+
+
+def test_a_claim_of_which_no_place_is_broken_is_of_a_healthy_one(judge: dict[str, Any]) -> None:
+    said = [claim(judge, CABLE), claim(judge, frozenset({9}), frozenset({8}))]
+    assert judge["judged"]([truth(judge)], said) == (["right"], ["said"])
+    assert judge["judged"]([], said[:1])[1] == ["said"]
+    # one that names a healthy link beside the broken one names it for certain
+    assert judge["judged"]([truth(judge, lossy=frozenset({3}))], [claim(judge, frozenset({4, 9}))])[
+        1
+    ] == ["said"]
+
+
+def test_places_are_their_directed_ports(judge: dict[str, Any]) -> None:
+    fabric = multiplane(16, 2, 100 * 10**9, 4, 4, 0, 0)
+    ports = judge["ports_of"]
+    cable = ports(fabric, "plane 1 t0 2 - t1 0")
+    up, down = (ports(fabric, f"plane 1 t0 2 {way} t1 0") for way in "><")
+    assert cable == up | down
+    assert len(up) == len(down) == 1
+    assert ports(fabric, "plane 1 t0 2 > t1 0, nic 3 plane 1 > t0") == up | {7}
+    plane = ports(fabric, "plane 1")
+    assert plane == ports(fabric, "plane 1 t0 *") | ports(fabric, "plane 1 t1 *")
+    assert len(plane) * 2 == fabric.n_ports
+    assert ports(fabric, "plane 1 t0 2 transceiver 1") > cable
+
+
+def test_every_seed_draws_a_scenario_that_can_be_run(
+    blind: dict[str, Any], judge: dict[str, Any]
+) -> None:
+    kinds, traffic = set(), set()
+    for seed in range(40):
+        tables = blind["Draw"](seed).tables
+        assert tables == blind["Draw"](seed).tables
+        scenario = make_scenario(tables)
+        fabric = scenario.fabric.build()
+        traffic.add(tables["workload"]["kind"])
+        for fault in scenario.faults:
+            kinds.add(fault.kind)
+            assert judge["ports_of"](fabric, fault.build().place) or fault.kind == "deny"
+    assert traffic == set(blind["TRAFFIC"])
+    assert len(kinds) >= 8
+
+
+def test_a_drawn_run_is_asked_about_and_kept(blind: dict[str, Any], tmp_path: Path) -> None:
+    tables: dict[str, Any] = {
+        "seed": 1,
+        "fabric": {"nics": 8, "planes": 2, "t0_down": 4, "port_rate": "100Gbps"},
+        "workload": {"kind": "permutation", "size": "1MB"},
+    }
+    fault = {"at": "20us", "where": "nic 3 plane 1", "kind": "port-down"}
+    for faults, text in (([fault], "ic 3 plane 1 - t0 was down"), ([], "Nothing broke")):
+        scenario = make_scenario(tables | {"fault": faults})
+        with blind["kept"](scenario, tmp_path / str(len(faults))) as results:
+            assert "[[fault]]" not in (results / "scenario.toml").read_text()
+            row = blind["ask"](scenario, "one", results)
+        assert row["right"], row
+        assert text in row["text"]
+        with blind["kept"](scenario, tmp_path / str(len(faults))) as results:
+            assert blind["ask"](scenario, "one", results) == row
