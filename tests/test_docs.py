@@ -18,7 +18,7 @@ import pytest
 import openmrc
 from openmrc.bench import sim as benchsim
 from openmrc.cli.parser import make_parser
-from openmrc.engine import ev, qp
+from openmrc.engine import ev, fate, qp
 from openmrc.fabric.kinds import KINDS
 from openmrc.live.lab.topology import topology
 from openmrc.run.lab.spec import lab_spec
@@ -87,7 +87,9 @@ COMMON_WORDS = {
         "RFC",
     ),
     *("ASTRA", "SimAI"),  # other projects
-    *("ERROR", "RTS", "READ", "SEND", "RACK", "NACKed", "SACKed", "RTX", "TRIMMED"),
+    *("ERROR", "RTS", "READ", "SEND", "RACK", "NACKed", "SACKed", "RTX"),
+    *("SENT", "TRIMMED", "TRIED", "EXPIRED", "DOUBTED", "LOST", "CUT"),  # fate.py
+    *("DELIVERED", "LATE", "NEEDLESS"),
 }
 
 
@@ -395,6 +397,13 @@ def test_the_states_of_an_ev_are_drawn_from_the_table() -> None:
         (e.name, ", ".join(ev.EV_STATES[state] for state in e.before), ev.EV_STATES[e.after])
         for e in ev.EVENTS
     ]
+
+
+def test_the_fates_of_a_transmission_are_drawn_from_the_table() -> None:
+    page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    section = page.split("## The fate of a transmission\n")[1]
+    assert section.split("```text\n")[1].partition("```")[0] == diagrams.of_fate()
+    assert indented(diagrams.of_fate()) in str(fate.__doc__)
 
 
 def test_every_place_named_in_the_protocol_exists() -> None:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import beliefs, bits, endpoint, ports, requester, setup
+from openmrc.engine import beliefs, bits, endpoint, fate, ports, requester, setup
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine import verdict as said
@@ -649,17 +649,17 @@ class Pair:
         q = st.qp[qi]
         first = int(q.slot0)
         slots = st.slot[first : first + int(q.slot_mask) + 1]
-        state = slots["state"]
-        again = (slots["past"] & es.RESENT) != 0
-        sent_bytes = slots["bytes_nominal"] * (state == es.SENT)
+        again = slots["before"] != fate.NONE
+        sent_bytes = slots["bytes_nominal"] * (slots["fate"] == fate.SENT)
+        waits = np.isin(slots["fate"], fate.WAITING)
         assert int(q.inflight) == int(sent_bytes.sum())
         assert int(q.inflight_again) == int(sent_bytes[again].sum())
-        assert int(q.lost) == int(np.count_nonzero(state == es.LOST))
+        assert int(q.lost) == int(np.count_nonzero(waits))
         assert 0 <= int(q.una) <= int(q.nxt) <= int(q.una) + int(q.slot_mask) + 1
         if int(q.state) != es.RTS:
             return
         if q.lost:
-            assert q.lost_hint <= self._first_lost(q, state)
+            assert q.lost_hint <= self._first_lost(q, waits)
         ev0 = int(q.ev0)
         states = st.ev["state"][ev0 : ev0 + int(q.n_evs)]
         active = st.ev["active"][ev0 : ev0 + int(q.n_evs)]
@@ -679,8 +679,8 @@ class Pair:
             assert sorted(rotation) == list(own.start + np.flatnonzero(active[own]))
             assert int(plane.n_active) <= int(plane.share)
 
-    def _first_lost(self, q: Any, state: Any) -> int:
+    def _first_lost(self, q: Any, waits: Any) -> int:
         seq = int(q.una)
-        while state[seq & int(q.slot_mask)] != es.LOST:
+        while not waits[seq & int(q.slot_mask)]:
             seq += 1
         return seq

@@ -132,6 +132,7 @@ def test_a_packet_that_comes_after_it_was_judged_lost_is_late() -> None:
     assert [line[0] for line in seen] == ["lost", "late"]
     assert {line[2] for line in seen} == {ev}
     assert seen[0][3] == sent_at
+    assert sent_at - 1000 < seen[1][3] <= sent_at
 
 
 def test_every_transmission_has_one_fate() -> None:

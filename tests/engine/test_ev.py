@@ -175,7 +175,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     if what == 0:
         beliefs.on_mark(st, q, i, now)
     elif what == 1:
-        beliefs.on_loss(st, q, i, now - 1, SIZES[i % 2], 0, now)
+        beliefs.on_loss(st, q, i, now - 1, SIZES[i % 2], now)
     elif what == 2:
         beliefs.on_always_skip(st, q, i, now)
     elif what == 3:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import loss, requester
+from openmrc.engine import fate, loss, requester
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, GOOD
@@ -86,7 +86,7 @@ def test_row_07_a_retransmission_gives_a_sample_if_the_echo_names_it() -> None:
     """
     pair = silent_pair()
     pair.sack(0, got={2}, trigger=2)
-    pair.until(lambda: bool(pair.slot(1).past & es.RESENT))
+    pair.until(lambda: bool(pair.slot(1).before))
     first, again = (int(x.p.timestamp) for x in pair.packets("data", "rtx") if pair.seq(x.p) == 1)
     sent_at = int(pair.slot(1).sent_at)
     pair.advance(us=5)
@@ -206,7 +206,7 @@ def test_row_07_a_retransmission_is_no_evidence_against_an_original() -> None:
     """It overtakes data in every queue: the port that holds one original holds all of them."""
     pair = silent_pair()
     before = int(pair.q.evidence_at)
-    pair.slot(5).past = es.RESENT
+    pair.slot(5).before = fate.TRIMMED
     pair.q.inflight_again = NOMINAL
     pair.slot(5).sent_at = pair.now + 10 * pair.rtt
     pair.sack(-1, got={5}, trigger=5)
@@ -256,7 +256,7 @@ def test_row_07_a_false_alarm_is_undone() -> None:
     ev = None
     while pair.q.n_inferred == 0:
         pair.advance(us=0.2)
-        ev = pair.slot(10).bad_ev if pair.slot(10).bad_ev >= 0 else ev
+        ev = pair.slot(10).ev if pair.slot(10).before == fate.NONE else ev
     assert ev is not None
     path = pair.st.ev[int(ev)]
     assert path.state == ASSUMED_BAD
@@ -281,7 +281,7 @@ def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> No
     pair.drop(seq=10)
     pair.post(40 * 4096)
     pair.until(lambda: pair.sent["rtx"] == 1)
-    bad_ev = int(pair.slot(10).bad_ev)
+    bad_ev = int(pair.slot(10).before_ev)
     path = pair.st.ev[bad_ev]
     pair.blame_at(bad_ev).probe_at = es.NEVER  # no revival by probes in this story
     pair.delay(us=3, next=100, kind="sack")
@@ -320,7 +320,7 @@ def test_row_07_an_answer_that_is_too_early_for_a_retransmission_is_a_false_alar
     """Less than half of the shortest round trip after it left, and just not."""
     pair = silent_pair()
     pair.sack(0, got={2}, trigger=2)
-    pair.until(lambda: bool(pair.slot(1).past & es.RESENT))
+    pair.until(lambda: bool(pair.slot(1).before))
     least = min(int(pair.q.rtt_least), pair.rtt)
     pair.advance(ps=int(pair.slot(1).sent_at) + least // 2 - early_ps - pair.now)
     pair.sack(2)

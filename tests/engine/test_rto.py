@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from openmrc.engine import fate
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from tests.engine.pair import FOREVER, US, Pair
@@ -200,7 +201,7 @@ def test_row_09_resource_nacks_charge_at_most_once_an_epoch(reason: int) -> None
     while pair.q.state == es.RTS and pair.now < 40 * pair.rto:
         before = int(pair.q.n_epochs)
         for seq in range(int(pair.q.nxt)):
-            if pair.slot(seq).state == es.SENT:
+            if pair.slot(seq).fate == fate.SENT:
                 pair.nack(seq, reason)
         if pair.q.n_epochs > before:
             assert pair.q.n_epochs == before + 1

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from openmrc.engine import fate
 from openmrc.engine import packet as pk
-from openmrc.engine import state as es
 from tests.engine.arriving import data
 from tests.engine.pair import OVERHEAD, US, Pair
 
@@ -251,7 +251,7 @@ def test_row_06_snapshots_are_ordered_by_rcvd_bytes() -> None:
     assert pair.q.rcvd_high == units
     pair.sack(9, got={39}, rcvd_units=units - 100)  # would show 10 .. 38 missing
     assert pair.q.n_inferred == lost
-    assert pair.slot(39).state == es.ACKED
+    assert pair.slot(39).fate == fate.DELIVERED
     assert pair.q.rcvd_high == units
 
 

@@ -29,7 +29,8 @@ from openmrc.jit import inlined, inner, record_type, records
 
 RECORD = record_type(
     ("at", "i8"),  # when the engine decided it, ps
-    # When the transmission or the probe left, ps, UNKNOWN if that is no longer known; else `at`
+    # When the transmission or the probe left, ps; a late one, rounded down: 1 ns, and of a probe
+    # 128 ns. Else `at`
     ("sent_at", "i8"),
     ("nic", "i4"),
     ("qp", "i4"),  # its index; -1: the endpoint itself
@@ -38,7 +39,6 @@ RECORD = record_type(
     ("what", "i1"),
     ("why", "i1"),  # see WHATS
 )
-UNKNOWN = -1
 
 # transmissions; `why` is one of REASONS
 DOUBTED, LOST, DELIVERED, LATE = range(4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from openmrc.engine import account, nic_planes, policy, rotation
 from openmrc.engine import ev as evs
-from openmrc.engine.account import LOST, PLANE_SILENT
+from openmrc.engine.account import PLANE_SILENT
 from openmrc.engine.policy import PATHS_MRC, REVERSE_PROBED
 from openmrc.jit import compiled, inlined, inner
 
@@ -21,11 +21,10 @@ DEMOTIONS_MAX = 100  # higher counts change nothing, and the field holds this on
 
 
 @inner
-def on_loss(st, q, ev, sent_at, nominal, why, now):
+def on_loss(st, q, ev, sent_at, nominal, now):
     """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12).
-    `nominal` is its size with headers, bytes; `why` is for the account.
+    `nominal` is its size with headers, bytes.
     """
-    account.note(st, q, ev, sent_at, LOST, why, now)
     rotation.learn(st, q, ev, policy.HEARD_LOST, sent_at, now)
     if st.config[0].paths != PATHS_MRC:
         return

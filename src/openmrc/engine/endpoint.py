@@ -106,7 +106,7 @@ def next_deadline(st, qi):
 
 @compiled
 def on_deadline(st, qi, now):
-    """Run the timers of a QP that are due at `now`: they emit probes and mark slots LOST."""
+    """Run the timers of a QP that are due at `now`: they emit probes and judge packets lost."""
     q = st.qp[qi]
     if q.state != RTS:
         timers.stop(q)

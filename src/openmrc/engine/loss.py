@@ -7,19 +7,19 @@ comes any more, the RTO decides.
 
 from __future__ import annotations
 
-from openmrc.engine import account, beliefs, bits, nscc, probes, rotation, timers, window
+from openmrc.engine import account, beliefs, bits, fate, nscc, probes, rotation, timers, window
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
+from openmrc.engine.fate import slot_of
 from openmrc.engine.qp import ALLOWED
 from openmrc.jit import inlined, inner
-from openmrc.units import NS, S
+from openmrc.units import S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
 STUCK_PACKETS = 2  # in flight on each plane
 QUERIES_LEVEL = 4  # probes at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
-WAITED_MAX_NS = (1 << 32) - 1
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
 
@@ -37,12 +37,6 @@ def epoch_length(rto, epoch, linear_cnt):
 def retries_spent(epoch, linear_cnt, exp_cnt):
     """Row 9: true if the last epoch has passed."""
     return exp_cnt != EXP_CNT_INFINITE and epoch >= linear_cnt + exp_cnt
-
-
-@inlined
-def slot_of(st, q, seq):
-    """The slot that holds a sequence number."""
-    return st.slot[q.slot0 + (seq & q.slot_mask)]
 
 
 @inlined
@@ -109,7 +103,7 @@ def evidence_against(q, s):
 
     Retransmissions overtake data in every queue, so they are evidence against each other only.
     """
-    if s.past & es.RESENT:
+    if fate.again(s):
         return max(q.evidence_at, q.again_evidence_at)
     return q.evidence_at
 
@@ -126,46 +120,10 @@ def fail(st, q, error, now):
     account.note_failure(st, q, error, now)
 
 
-@inlined
-def leave_flight(q, s):
-    """Take the packet of a slot out of the bytes in flight."""
-    q.inflight -= int(s.bytes_nominal)
-    if s.past & es.RESENT:
-        q.inflight_again -= int(s.bytes_nominal)
-
-
 @inner
-def mark_lost(st, q, seq):
-    """Mark a slot in flight as LOST, to be retransmitted."""
-    s = slot_of(st, q, seq)
-    s.state = es.LOST
-    s.bad_ev = s.ev
-    leave_flight(q, s)
-    q.lost += 1
-    q.lost_hint = min(q.lost_hint, seq)
-
-
-@inlined
-def _first_sent_at(s):
-    """When the packet of a slot in flight was sent; for a copied packet, when the transmission in
-    doubt was sent.
-    """
-    return s.sent_at - NS * int(s.waited_ns) if s.past & es.COPIED else s.sent_at
-
-
-@inlined
-def note_wait(s, now):
-    """The copy of a packet in doubt is sent now: record how long after the first transmission."""
-    s.waited_ns = min((now - s.sent_at + NS - 1) // NS, WAITED_MAX_NS)
-
-
-@inlined
-def _copy(st, q, seq, why, now):
+def _copy(st, q, seq, event, now):
     """Send a packet in flight again, although no path is charged with a loss yet."""
-    s = slot_of(st, q, seq)
-    account.note(st, q, int(s.ev), s.sent_at, account.DOUBTED, why, now)
-    s.past |= es.COPIED
-    mark_lost(st, q, seq)
+    fate.enter(st, q, seq, event, now)
     q.doubted_end = max(q.doubted_end, seq + 1)
 
 
@@ -179,37 +137,47 @@ def _copy_companions(st, q, ev, sent_at, now):
     whole = st.plane[q.plane0 + k].silent != 0
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.ACKED and s.ev == ev and s.sent_at > sent_at:
+        if fate.received(s.fate) and s.ev == ev and s.sent_at > sent_at:
             return
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
         took = s.ev == ev or (whole and st.ev[q.ev0 + s.ev].plane == k)
-        if took and s.state == es.SENT and s.past & es.RESENT == 0 and s.sent_at > sent_at:
-            _copy(st, q, seq, account.COMPANION, now)
+        if took and s.fate == fate.SENT and s.before == fate.NONE and s.sent_at > sent_at:
+            _copy(st, q, seq, fate.COMPANION, now)
 
 
 @inner
-def _charge_loss(st, q, s, ev, sent_at, now):
-    """A transmission is judged lost: charge it to the window and the path."""
-    s.past |= es.INFERRED
-    if window.on_loss(st, q, ev, now):
-        s.past |= es.CUT
+def _charge_loss(st, q, ev, sent_at, size, now):
+    """A transmission is judged lost: charge it to the window and the path. True if the window was
+    cut for it.
+    """
+    cut = window.on_loss(st, q, ev, now)
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
-    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), account.OVERDUE, now)
+    beliefs.on_loss(st, q, ev, sent_at, size, now)
     found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
     if found and q.nxt == q.seq_end:  # at the end no later packet can be evidence
         _copy_companions(st, q, ev, sent_at, now)
-    q.n_inferred += 1
+    return cut
 
 
 @inner
-def settle_copied(st, q, s, now):
-    """A packet in doubt is lost, whatever happens to its copy: charge the path of the first
-    transmission.
+def _judge_lost(st, q, seq, now):
+    """The latest transmission of a packet is lost."""
+    s = slot_of(st, q, seq)
+    fate.enter(st, q, seq, fate.LOSS, now)
+    if _charge_loss(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now):
+        fate.enter(st, q, seq, fate.WINDOW_CUT, now)
+
+
+@inner
+def _judge_before_lost(st, q, s, now):
+    """If the transmission before the latest one is in doubt, it is lost, whatever happens to the
+    latest. Its path is charged as of when the latest left.
     """
-    if s.past & es.COPIED:
-        s.past &= ~es.COPIED
-        _charge_loss(st, q, s, int(s.bad_ev), _first_sent_at(s), now)
+    if s.before == fate.DOUBTED:
+        fate.enter_before(st, q, s, fate.LOSS, now)
+        if _charge_loss(st, q, int(s.before_ev), s.sent_at, int(s.bytes_nominal), now):
+            fate.enter_before(st, q, s, fate.WINDOW_CUT, now)
 
 
 @inner
@@ -217,32 +185,43 @@ def settle_doubts(st, q, now):
     """Of packets in doubt, those sent before something that is known received are lost."""
     for seq in range(q.una, min(q.doubted_end, q.nxt)):
         s = slot_of(st, q, seq)
-        if s.state != es.ACKED and s.past & es.COPIED and _first_sent_at(s) < q.evidence_at:
-            settle_copied(st, q, s, now)
+        if fate.received(s.fate) or fate.first_in_doubt_at(s) >= q.evidence_at:
+            continue
+        if s.fate == fate.DOUBTED:
+            _judge_lost(st, q, seq, now)
+        elif s.fate == fate.SENT:  # a copy that was trimmed says that queues are full
+            _judge_before_lost(st, q, s, now)
 
 
 @inner
-def false_alarm(st, q, seq, now):
-    """A packet judged lost had arrived: restore its EV, undo the window cut (row 7)."""
+def on_arrival(st, q, seq, now):
+    """The latest transmission of a packet has arrived; if it waits, it need not be sent again."""
     s = slot_of(st, q, seq)
-    first_at = s.sent_at if s.state == es.LOST else account.UNKNOWN
-    if s.past & es.COPIED:  # no path was charged; if the copy was sent, it was needless
-        before = _first_sent_at(s)
-        account.note(st, q, int(s.bad_ev), before, account.DELIVERED, account.OVERDUE, now)
-        s.past &= ~es.COPIED
-        q.n_false += s.state != es.LOST
-        return
-    if s.past & es.INFERRED == 0:
-        return
-    cut = s.past & es.CUT
-    s.past &= es.RESENT
-    q.n_false += 1
+    cut = s.fate == fate.CUT
+    if fate.enter(st, q, seq, fate.LATE_ARRIVAL, now):
+        _take_back(st, q, int(s.ev), cut, now)
+    else:
+        fate.enter(st, q, seq, fate.ARRIVAL, now)
+
+
+@inner
+def on_arrival_before(st, q, s, now):
+    """The transmission before the latest one of a slot has arrived: sending again was needless."""
+    cut = s.before == fate.CUT
+    if fate.enter_before(st, q, s, fate.LATE_ARRIVAL, now):
+        _take_back(st, q, int(s.before_ev), cut, now)
+    else:
+        fate.enter_before(st, q, s, fate.ARRIVAL, now)
+
+
+@inner
+def _take_back(st, q, ev, cut, now):
+    """A judgement was a false alarm: undo the cut of the window, if any, and restore the EV
+    (row 7).
+    """
     if cut:
         nscc.undo_loss(q)
-    ev = int(s.bad_ev)
-    if ev >= 0:
-        account.note(st, q, ev, first_at, account.LATE, account.OVERDUE, now)
-    if ev >= 0 and st.ev[q.ev0 + ev].state == ASSUMED_BAD:
+    if st.ev[q.ev0 + ev].state == ASSUMED_BAD:
         beliefs.revive(st, q, ev, FALSE_ALARM, now)
 
 
@@ -357,12 +336,11 @@ def _expire(st, q, now):
     if q.last_heard <= now - q.rto:
         limit = min(q.rto, patience(q, 0, now))
     oldest = es.NEVER
-    covered = 0
     expired = False
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.SENT:
-            sent_at = _first_sent_at(s)
+        if s.fate == fate.SENT:
+            sent_at = fate.first_in_doubt_at(s)
             expired = expired or sent_at + q.rto <= now
             oldest = min(oldest, sent_at)
     stuck = (
@@ -372,19 +350,21 @@ def _expire(st, q, now):
         return max(oldest + q.rto if oldest != es.NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.SENT and _first_sent_at(s) + limit <= now:
-            size = int(s.bytes_nominal)
-            if s.past & es.COPIED:
-                first_at = _first_sent_at(s)
-                beliefs.on_loss(st, q, int(s.bad_ev), first_at, size, account.TIMEOUT, now)
-            s.past &= es.RESENT
-            beliefs.on_loss(st, q, int(s.ev), s.sent_at, size, account.TIMEOUT, now)
-            window.on_loss(st, q, int(s.ev), now)
-            mark_lost(st, q, seq)
-            covered += 1
-    q.n_timeouts += covered
+        if s.fate == fate.SENT and fate.first_in_doubt_at(s) + limit <= now:
+            _time_out(st, q, seq, s, now)
     charge(st, q, now)
     return now + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
+
+
+@inner
+def _time_out(st, q, seq, s, now):
+    """An RTO has passed for a packet in flight: it is lost, as is what of it is in doubt."""
+    size = int(s.bytes_nominal)
+    if s.before == fate.DOUBTED and fate.enter_before(st, q, s, fate.TIMEOUT, now):
+        beliefs.on_loss(st, q, int(s.before_ev), fate.before_sent_at(s), size, now)
+    fate.enter(st, q, seq, fate.TIMEOUT, now)
+    beliefs.on_loss(st, q, int(s.ev), s.sent_at, size, now)
+    window.on_loss(st, q, int(s.ev), now)
 
 
 @inner
@@ -434,10 +414,10 @@ def _answer_due_from(st, q, seq, s, batch):
     """When the time allowed for an answer begins, ps: a SACK covers `sack_bytes`, and a QP may send
     slowly; a retransmission requests a SACK of its own.
     """
-    if s.past & es.RESENT:
+    if fate.again(s):
         return s.sent_at
     last = slot_of(st, q, min(seq + batch, q.nxt - 1))
-    return s.sent_at if last.past & es.RESENT else max(s.sent_at, last.sent_at)
+    return s.sent_at if fate.again(last) else max(s.sent_at, last.sent_at)
 
 
 @inner
@@ -460,8 +440,8 @@ def judge_overdue(st, q, now):
         if run > 0:
             continue
         s = slot_of(st, q, seq)
-        if s.state == es.SENT:
-            again = s.past & es.RESENT
+        if s.fate == fate.SENT:
+            again = fate.again(s)
             due_at = _answer_due_from(st, q, seq, s, batch) + (
                 limit_again if again else limit_first
             )
@@ -470,9 +450,8 @@ def judge_overdue(st, q, now):
                 if again == 0:
                     break
             elif s.sent_at < evidence_against(q, s):
-                settle_copied(st, q, s, now)
-                _charge_loss(st, q, s, int(s.ev), s.sent_at, now)
-                mark_lost(st, q, seq)
+                _judge_before_lost(st, q, s, now)
+                _judge_lost(st, q, seq, now)
             else:
                 q.doubt = min(q.doubt, s.sent_at)
         seq += 1
@@ -512,14 +491,14 @@ def _copy_overdue(st, q, limit, batch, now):
         if run > 0:
             continue
         s = slot_of(st, q, seq)
-        if s.state == es.SENT and s.past & es.RESENT == 0:
+        if s.fate == fate.SENT and s.before == fate.NONE:
             room -= s.bytes_nominal
             if room < 0.0 or _answer_due_from(st, q, seq, s, batch) + limit > now:
                 return
             if copied and q.last_heard <= s.sent_at:
                 return
             copied = True
-            _copy(st, q, seq, account.OVERDUE, now)
+            _copy(st, q, seq, fate.DOUBT, now)
         seq += 1
 
 
@@ -532,6 +511,3 @@ def on_deadline(st, q, now):
         judge_overdue(st, q, now)
     if q.finish_at <= now:
         on_finish(st, q, now)
-
-
-assert es.ACKED > es.LOST > es.SENT

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import place
+from openmrc.engine import fate, place
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD
 
@@ -54,10 +54,10 @@ def books(st: Any, qi: int) -> list[tuple[str, Any, Any]]:
     q = st.qp[qi]
     una, nxt = int(q.una), int(q.nxt)
     window = st.slot[place.slots(q)][np.arange(una, nxt) & int(q.slot_mask)]
-    in_flight = window.bytes_nominal[window.state == es.SENT].sum(dtype=np.int64)
+    in_flight = window.bytes_nominal[window.fate == fate.SENT].sum(dtype=np.int64)
     return [
         ("bytes in flight", q.inflight, in_flight),
-        ("packets lost", q.lost, (window.state == es.LOST).sum()),
+        ("packets that wait", q.lost, np.isin(window.fate, fate.WAITING).sum()),
         ("EVs in ASSUMED_BAD", q.n_bad, (st.ev[place.evs(q)].state == ASSUMED_BAD).sum()),
         ("PSN window kept (row 16)", una <= nxt <= una + int(q.mpr), True),
         ("window within its limits", bool(q.pkt <= q.cwnd <= q.max_wnd), True),

@@ -10,7 +10,7 @@ After each of them the QP may be able to send: call `may_send`.
 
 from __future__ import annotations
 
-from openmrc.engine import account, beliefs, bits, loss, place, probes, rotation, window
+from openmrc.engine import beliefs, bits, fate, loss, place, probes, rotation, window
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import index_of
@@ -131,9 +131,9 @@ def may_send(st, q):
 
 @inner
 def _oldest_lost(st, q):
-    """The oldest LOST sequence; there must be one."""
+    """The oldest sequence that waits to be sent again; there must be one."""
     seq = max(q.lost_hint, q.una)
-    while loss.slot_of(st, q, seq).state != es.LOST:
+    while not fate.waits(fate.slot_of(st, q, seq).fate):
         seq += 1
     q.lost_hint = seq
     return seq
@@ -199,10 +199,10 @@ def next_packet(st, q, free_ports, now, p):
     c = st.config[0]
     again = q.lost > 0
     seq = _oldest_lost(st, q) if again else q.nxt
-    s = loss.slot_of(st, q, seq)
-    avoid = int(s.bad_ev) if again else -1
+    s = fate.slot_of(st, q, seq)
+    avoid = int(s.ev) if again else -1
     # another dead path would cost as much as the first
-    careful = again and s.past & (es.INFERRED | es.COPIED) != 0
+    careful = again and s.fate >= fate.DOUBTED
     if careful:
         free_ports &= rotation.planes_without(st, q, avoid)
     ev = -1
@@ -249,18 +249,13 @@ def next_packet(st, q, free_ports, now, p):
     if again:
         p.klass = pk.CLASS_RETRANSMIT
         p.flag_bits |= pk.RTX | pk.ACK_REQ
-        q.lost -= 1
         q.lost_hint = seq + 1
         q.n_rtx += 1
-        if s.past & es.COPIED:
-            loss.note_wait(s, now)
-        s.past |= es.RESENT
     else:
         p.klass = pk.CLASS_DATA
         s.bytes_nominal = p.payload_len + c.nominal_overhead
         q.sent_bytes += int(s.bytes_nominal)
-        s.past = 0
-        s.bad_ev = -1
+        s.fate = fate.NONE
         bits.unmark(st.bits, q.acked0, q.ring_mask, seq)
         if q.una == q.nxt:
             loss.first_sent(q, now)
@@ -269,22 +264,16 @@ def next_packet(st, q, free_ports, now, p):
         q.nxt += 1
         if seq == m.first_seq + m.n_packets - 1:
             q.msg_cur += 1
-    s.state = es.SENT
-    s.sent_at = now
-    s.ev = ev
+    fate.send(q, s, ev, now)
     if again or q.overdue_at == es.NEVER:
         q.overdue_at = min(q.overdue_at, now + loss.patience(q, 1 if again else 0, now))
-    q.inflight += int(s.bytes_nominal)
-    if again:
-        q.inflight_again += int(s.bytes_nominal)
-    else:
+    if not again:
         q.new_at = now
     q.tx_data_at = now
     if trial >= 0:  # row 11
         p.flag_bits |= pk.NO_TRIM | pk.ACK_REQ
-        s.past = es.TRIAL
         probes.begin_trial(st, q, trial, now)
-        loss.mark_lost(st, q, seq)
+        fate.enter(st, q, seq, fate.TRIAL, now)
     if not may_send(st, q):  # row 5: the last packet that it can send for now
         p.flag_bits |= pk.ACK_REQ
     return plane_no
@@ -293,23 +282,21 @@ def next_packet(st, q, free_ports, now, p):
 @inner
 def _acknowledge(st, q, seq, now):
     """Record that a sequence is known received, for the first time."""
-    s = loss.slot_of(st, q, seq)
+    s = fate.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
-    if s.state == es.SENT:
-        loss.leave_flight(q, s)
-        early = s.past & es.RESENT != 0 and loss.is_too_early(q, s.sent_at, now)
-        if early:
-            loss.false_alarm(st, q, seq, now)
-        else:
-            account.count(st, q, int(s.ev), account.N_DELIVERED)
-        if s.past & es.RESENT == 0:
+    flies = s.fate == fate.SENT
+    early = flies and fate.again(s) and loss.is_too_early(q, s.sent_at, now)
+    if early or fate.received(s.before):
+        loss.on_arrival_before(st, q, s, now)
+        fate.enter(st, q, seq, fate.OTHER_ARRIVAL, now)
+    elif flies:
+        if s.before == fate.NONE:
             beliefs.on_delivery(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now)
-    elif s.state == es.LOST:
-        q.lost -= 1
-        loss.false_alarm(st, q, seq, now)
-    s.state = es.ACKED
+        fate.enter(st, q, seq, fate.ARRIVAL, now)
+    else:
+        loss.on_arrival(st, q, seq, now)
     s.known_units = q.rcvd_high & KNOWN_MASK
-    if s.past & es.RESENT == 0:
+    if s.before == fate.NONE:
         q.evidence_at = max(q.evidence_at, s.sent_at)
 
 
@@ -345,7 +332,7 @@ def _is_second_copy(s, units):
     """Whether the trigger of a SACK is a duplicate: an older snapshot showed slot `s` received (row
     7).
     """
-    return s.state == es.ACKED and es.signed(units - s.known_units, KNOWN_BITS) > 0
+    return fate.received(s.fate) and es.signed(units - s.known_units, KNOWN_BITS) > 0
 
 
 @inlined
@@ -354,10 +341,10 @@ def _sample(st, q, seq, timestamp, units, now):
 
     A second copy of an original was made in the network, and may be late by any time.
     """
-    s = loss.slot_of(st, q, seq)
+    s = fate.slot_of(st, q, seq)
     second = _is_second_copy(s, units)
-    if s.past & es.RESENT:
-        return _sample_again(st, q, s, seq, timestamp, second, now)
+    if s.before != fate.NONE:
+        return _sample_again(st, q, s, timestamp, second, now)
     if second:
         return -1
     loss.note_sample(q, 0, now - s.sent_at)
@@ -367,7 +354,7 @@ def _sample(st, q, seq, timestamp, units, now):
 
 
 @inner
-def _sample_again(st, q, s, seq, timestamp, second, now):
+def _sample_again(st, q, s, timestamp, second, now):
     """The same for a retransmitted packet: the timestamp that the SACK echoes identifies the copy.
 
     If it is not the latest copy, an earlier one arrived and was not lost: its round trip is the
@@ -375,7 +362,7 @@ def _sample_again(st, q, s, seq, timestamp, second, now):
     """
     latest = timestamp == es.timestamp_of(s.sent_at)
     if second or not latest:
-        loss.false_alarm(st, q, seq, now)
+        loss.on_arrival_before(st, q, s, now)
     if not latest:
         loss.note_rtt(q, 0, es.age_of(timestamp, now))
         return -1
@@ -389,7 +376,7 @@ def _ev_of_trigger(st, q, seq, value):
     """The EV that a SACK or NACK reflects; the slot has it unless the packet was sent again
     since.
     """
-    s = loss.slot_of(st, q, seq)
+    s = fate.slot_of(st, q, seq)
     if int(st.ev[q.ev0 + s.ev].value) == value:
         return int(s.ev)
     return index_of(st, q, value)
@@ -437,7 +424,7 @@ def on_sack(st, q, p, now):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             rtt = loss.without_quiet(q, rtt, now)
             ev = _ev_of_trigger(st, q, trigger, int(p.entropy))
-            sent_at = loss.slot_of(st, q, trigger).sent_at
+            sent_at = fate.slot_of(st, q, trigger).sent_at
             _on_reflected_ev(st, q, ev, int(p.m), sent_at, now)
             if q.tried > 0 and ev >= 0:
                 skips = marked and st.config[0].ignore_marks == 0
@@ -507,13 +494,6 @@ def _on_probe_answer(st, q, p, marked, now):
         q.evidence_at = max(q.evidence_at, sent_at)
 
 
-@inlined
-def _send_again(st, q, seq):
-    """A NACK says that a packet in flight was refused: retransmit it."""
-    loss.slot_of(st, q, seq).past &= es.RESENT
-    loss.mark_lost(st, q, seq)
-
-
 @inner
 def on_trimmed_packet(st, q, seq, last_hop, now):
     """A NACK reports that only the header of a packet in flight arrived (MRC 2.8, row 26).
@@ -521,14 +501,13 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     Its path delivers, but a queue is full: the window is cut, the packet is retransmitted at once,
     and the EV skips a turn, unless it was the last hop's queue, which all paths share.
     """
-    s = loss.slot_of(st, q, seq)
+    s = fate.slot_of(st, q, seq)
     ev = int(s.ev)
     window.on_trim(st, q, now)
-    account.count(st, q, ev, account.N_TRIMMED)
     overhead = int(st.config[0].nominal_overhead)  # a header came, and no payload
     beliefs.on_delivery(st, q, ev, s.sent_at, overhead, now)
     rotation.learn(st, q, ev, HEARD_TRIMMED, s.sent_at, now)
-    _send_again(st, q, seq)
+    fate.enter(st, q, seq, fate.TRIM, now)
     if last_hop:
         loss.note_trim(q, now)
     else:
@@ -551,16 +530,15 @@ def on_nack(st, q, p, now):
     if reason == pk.NACK_UNEXP_EVENT:
         loss.fail(st, q, es.REMOTE_OPERATION, now)
         return HEARD
-    s = loss.slot_of(st, q, seq)
+    s = fate.slot_of(st, q, seq)
     trimmed = reason == pk.NACK_TRIMMED or reason == pk.NACK_TRIMMED_LASTHOP
-    if s.state == es.SENT and (
-        s.past & es.RESENT == 0 or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)
+    if s.fate == fate.SENT and (
+        s.before == fate.NONE or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)
     ):
         if trimmed:
             on_trimmed_packet(st, q, seq, reason == pk.NACK_TRIMMED_LASTHOP, now)
         else:
-            account.count(st, q, int(s.ev), account.N_DELIVERED)
-            _send_again(st, q, seq)
+            fate.enter(st, q, seq, fate.REFUSAL, now)
     if not trimmed:
         c = st.config[0]
         if now - q.charged_at >= loss.epoch_length(q.rto, q.epoch, int(c.linear_cnt)):
@@ -614,5 +592,5 @@ def _acknowledge_message(st, q, m, now):
     for seq in range(max(q.una, m.first_seq), m.first_seq + m.n_packets):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
-            s = loss.slot_of(st, q, seq)
+            s = fate.slot_of(st, q, seq)
             s.known_units = (q.sent_bytes // pk.RCVD_UNIT_BYTES + 1) & KNOWN_MASK

@@ -54,13 +54,6 @@ ERROR_TEXTS = (
     "no receive posted for an immediate",
 )
 
-# slots
-FREE, SENT, LOST, ACKED = 0, 1, 2, 3
-# what happened to a slot's packet: it was sent again; judged lost; that cut the window; it was
-# copied in doubt, and no path is charged yet; it tried a path (row 11), so it counts as lost by
-# presumption
-RESENT, INFERRED, CUT, COPIED, TRIAL = 1, 2, 4, 16, 32
-
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
 
@@ -97,7 +90,7 @@ COUNTERS = (  # of a QP
 
 QP = record_type(
     # --- touched by every packet sent and every SACK received, so first
-    ("inflight", "i8"),  # bytes in slots SENT
+    ("inflight", "i8"),  # bytes of packets whose latest transmission is SENT
     ("inflight_again", "i8"),  # those of them that are retransmissions
     ("cwnd", "f8"),
     ("una", "i8"),  # oldest sequence not known received
@@ -108,8 +101,8 @@ QP = record_type(
     ("msg_end", "i8"),  # messages posted
     ("seq_end", "i8"),  # sequence after the last packet of the last posted message
     ("evidence_at", "i8"),  # newest original, or probe, known received, row 7
-    ("lost", "i8"),  # slots in state LOST
-    ("lost_hint", "i8"),  # no LOST slot below this sequence
+    ("lost", "i8"),  # packets that wait to be sent again
+    ("lost_hint", "i8"),  # none of them is below this sequence
     ("turn_max", "i8"),  # highest turn count of a plane
     ("sent_bytes", "i8"),  # nominal sizes of all packets below nxt: no more can be received
     ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
@@ -220,14 +213,14 @@ QP = record_type(
 )
 
 SLOT = record_type(
-    ("sent_at", "i8"),  # latest transmission
+    ("sent_at", "i8"),  # of its latest transmission ...
+    ("ev", "i2"),  # ... index within the QP
+    ("before_ev", "i2"),  # the same of the transmission before ...
+    ("before_ns", "u4"),  # ... which was sent so much earlier, rounded up
     ("known_units", "i4"),  # rcvd_bytes of the snapshot that showed it received, low 31 bits
     ("bytes_nominal", "i2"),
-    ("ev", "i2"),  # index within the QP
-    ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
-    ("state", "i1"),
-    ("past", "i1"),  # RESENT, INFERRED, CUT, COPIED, TRIAL
-    ("waited_ns", "u4"),  # COPIED: from the transmission in doubt to its copy, rounded up
+    ("fate", "i1"),  # of the latest transmission (fate.py) ...
+    ("before", "i1"),  # ... and of the one before
 )
 
 PLANE = record_type(

@@ -24,6 +24,7 @@ record (`fabric.outline`). What it sends upwards counts as shared equally by all
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from openmrc.engine.packet import TIMESTAMP_UNIT_PS
 from openmrc.fabric.model import IntArray, LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.run.ways import routes
+from openmrc.units import NS
 
 Array = npt.NDArray[Any]
 
@@ -48,6 +50,7 @@ COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged")
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
 EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
+UNITS_PS = (NS, TIMESTAMP_UNIT_PS)  # when a late packet left (`engine.fate`), and a late probe
 NO_EVENT = -1
 OF_EV = np.full(len(ev.EVENTS), NO_EVENT, np.int8)  # by the event of the engine
 OF_EV[[ev.LOSS, ev.ALWAYS_SKIP, ev.SILENCE, ev.FALSE_ALARM]] = (
@@ -169,8 +172,7 @@ class Witness:
         self._losses.append(of | {"sent_ps": sent_ps, "when_ps": due})
         rows = np.flatnonzero((what == account.LATE) | (what == account.PROBE_LATE))
         probe = what[rows] == account.PROBE_LATE
-        of = {"ev_at": at[rows], "probe": probe, "when_ps": told["at"][rows]}
-        self._late.append(of | {"sent_ps": told["sent_at"][rows]})
+        self._late.append({"ev_at": at[rows], "probe": probe, "sent_ps": told["sent_at"][rows]})
 
     def _note(self, at: LongArray, when: LongArray, event: Array) -> None:
         at, when, event = (each[event != NO_EVENT] for each in (at, when, event))
@@ -197,8 +199,8 @@ class Witness:
     def _rows(self) -> dict[str, Array]:
         """Losses by bin and path, without those that proved to be none, and what was sent then."""
         losses = _columns(self._losses, ("bin", "ev_at", "sent_ps", "when_ps", "probe"))
-        late = _columns(self._late, ("ev_at", "sent_ps", "when_ps", "probe"))
-        left = ~_taken_back(losses, late)
+        late = _columns(self._late, ("ev_at", "sent_ps", "probe"))
+        left = ~_false_alarms(losses, late)
         losses = {name: column[left] for name, column in losses.items()}
         n = len(self._used)
         keys, which = np.unique(losses["bin"] * n + losses["ev_at"], return_inverse=True)
@@ -299,27 +301,25 @@ def can_tell(transport: Any, n_evs: int) -> bool:
     return of_mrc and n_evs <= EVS_MAX
 
 
-def _taken_back(losses: dict[str, Array], late: dict[str, Array]) -> Array:
-    """Which losses proved to be none: the packet, or the answer to the probe, came late. If it is
-    no longer known when that packet left, it is the newest one that its path had lost by then.
+def _false_alarms(losses: dict[str, Array], late: dict[str, Array]) -> Array:
+    """Which losses proved to be none: the packet, or the answer to the probe, came late. When that
+    one left is known to within `UNITS_PS`, rounded down.
     """
-    taken = np.zeros(len(losses["ev_at"]), np.bool_)
-    of_path: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(np.isin(losses["ev_at"], late["ev_at"])).tolist():
-        key = int(losses["ev_at"][row]), int(losses["probe"][row])
-        of_path.setdefault(key, []).append(row)
-    unit = losses["sent_ps"] // TIMESTAMP_UNIT_PS  # what the answer to a probe says of its time
-    columns = (late[name].tolist() for name in ("ev_at", "probe", "sent_ps", "when_ps"))
-    for at, probe, sent_ps, when_ps in zip(*columns, strict=True):
-        rows = of_path.get((at, probe), [])
-        if sent_ps == account.UNKNOWN:
-            fits = [row for row in rows if losses["when_ps"][row] <= when_ps][-1:]
-        else:
-            fits = [row for row in rows if unit[row] == sent_ps // TIMESTAMP_UNIT_PS][:1]
-        for row in fits:
-            rows.remove(row)
-            taken[row] = True
-    return taken
+    found = np.zeros(len(losses["ev_at"]), np.bool_)
+    of_path: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    rows = np.flatnonzero(np.isin(losses["ev_at"], late["ev_at"]))
+    columns = (losses[name][rows].tolist() for name in ("ev_at", "probe", "sent_ps"))
+    for row, at, probe, sent_ps in zip(rows.tolist(), *columns, strict=True):
+        of_path.setdefault((at, int(probe)), []).append((sent_ps, row))
+    for sent in of_path.values():
+        sent.sort()
+    columns = (late[name].tolist() for name in ("ev_at", "probe", "sent_ps"))
+    for at, probe, sent_ps in zip(*columns, strict=True):
+        sent = of_path.get((at, int(probe)), [])
+        place = bisect_left(sent, (sent_ps, -1))
+        if place < len(sent) and sent[place][0] < sent_ps + UNITS_PS[int(probe)]:
+            found[sent.pop(place)[1]] = True
+    return found
 
 
 def _by_path(which: LongArray, when_ps: LongArray, n: int) -> dict[str, Array]:

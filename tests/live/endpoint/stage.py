@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.engine import fate
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.fabric.clos import multiplane
@@ -266,9 +267,9 @@ class Stage:
             q = one.st.qp[KNOWN]
             slots = one.st.slot[int(q.slot0) : int(q.slot0) + int(q.slot_mask) + 1]
             live = slots[np.arange(int(q.una), int(q.nxt)) & int(q.slot_mask)]
-            sent = live["state"] == es.SENT
+            sent = live["fate"] == fate.SENT
             assert int(q.inflight) == int(live["bytes_nominal"][sent].sum(dtype=np.int64))
-            assert int(q.lost) == int((live["state"] == es.LOST).sum())
+            assert int(q.lost) == int(np.isin(live["fate"], fate.WAITING).sum())
             assert q.una <= q.nxt <= q.una + q.mpr
             assert q.msg_done <= q.msg_cur <= q.msg_end
         assert (self.sink[:PAGE] == CANARY).all()
