@@ -9,7 +9,7 @@ from typing import Any
 import numba
 
 from openmrc.jit.cache import Cache
-from openmrc.jit.parts import PartCompiler, WholeCompiler, widened
+from openmrc.jit.parts import PartCompiler, widened
 
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
@@ -31,7 +31,7 @@ def interpreted() -> bool:
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile for calls from Python, and cache the result on disk if the source is a file."""
-    dispatcher = numba.njit(pipeline_class=WholeCompiler, **_OPTIONS)(function)
+    dispatcher = numba.njit(**_OPTIONS)(function)
     if interpreted():
         return dispatcher
     if os.path.exists(function.__code__.co_filename):

@@ -23,54 +23,18 @@ NOT_NEEDED = (WithLifting, InlineOverloads, NopythonRewrites)
 
 
 class Part(JITCodeLibrary):  # type: ignore[misc]
-    """A library that a `Whole` links in, with all that it calls: it holds its own code alone, which
-    is neither optimised nor turned into machine code.
-    """
+    """A library that callers link in: it is neither optimised nor turned into machine code."""
 
-    def finalize(self) -> None:
-        """Nothing is linked in."""
+    def _optimize_final_module(self) -> None:
+        """Do nothing: the caller is optimised as a whole."""
+
+    def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
-class Whole(JITCodeLibrary):  # type: ignore[misc]
-    """A library that Python calls: it links each part that it reaches once. If parts linked what
-    they call, each would be copied into all that lead to it, again at each step.
-    """
-
-    _linking_libraries: list[Any]
-
-    def finalize(self) -> None:
-        """Link, optimise, and make machine code."""
-        self._linking_libraries = _reached(self._linking_libraries)
-        super().finalize()
-
-
-def _reached(called: list[Any]) -> list[Any]:
-    """Libraries, and those that parts among them call, each once."""
-    found: dict[Any, None] = {}
-    waiting = called[::-1]
-    while waiting:
-        library = waiting.pop()
-        if library not in found:
-            found[library] = None
-            waiting += library._linking_libraries[::-1] if isinstance(library, Part) else ()
-    return list(found)
-
-
-class WholeCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler, for a function that Python calls (`pipeline_class` of `njit`)."""
-
-    def compile_extra(self, func: Any) -> Any:
-        """Compile the function, with all that it calls."""
-        library = Whole(self.state.targetctx.codegen(), func.__qualname__)
-        library.enable_object_caching()
-        self.state.library = library
-        return super().compile_extra(func)
-
-
 class PartCompiler(Compiler):  # type: ignore[misc]
-    """The same for a function that is part of others."""
+    """Numba's compiler, for a function that is part of others (`pipeline_class` of `njit`)."""
 
     def define_pipelines(self) -> Any:
         """Numba's steps, without those that find nothing to do."""
