@@ -124,7 +124,7 @@ def test_a_book_of_roce_that_is_wrong_is_noticed(
     ("spoil", "words"),
     [
         (lambda w: _add(w.engine.qp, "inflight", w), "bytes in flight"),
-        (lambda w: _add(w.engine.qp, "lost", w), "packets lost"),
+        (lambda w: _add(w.engine.qp, "lost", w), "packets that wait"),
         (lambda w: _add(w.engine.qp, "n_bad", w), "EVs in ASSUMED_BAD"),
         (lambda w: _set(w.engine.qp, "cwnd", w, 1e12), "window within its limits"),
         (lambda w: _add(w.net.ctl, "delivered", None), "packets injected"),
