@@ -368,6 +368,7 @@ def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
         "bucket_bits",
         "out",
         "done",
+        "nscc",
     }
     allocated = sum(
         array.nbytes

@@ -353,14 +353,14 @@ MUTANTS = [
     Mutant(
         "resource NACK ignored",
         "requester",
-        "            _send_again(st, q, seq)\n    if not trimmed",
-        "    if not trimmed",
+        "            fate.enter(st, q, seq, fate.REFUSAL, now)\n    if not trimmed",
+        "            pass\n    if not trimmed",
         "no-bitmap-brings-the-packet-again",
     ),
     Mutant(
         "trim NACK ignored",
         "requester",
-        "    _send_again(st, q, seq)\n    if last_hop:",
+        "    fate.enter(st, q, seq, fate.TRIM, now)\n    if last_hop:",
         "    if last_hop:",
         "a-trim-nack-brings-the-packet-again",
     ),

@@ -22,13 +22,7 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     [
         "port_down_and_back",
         "two_at_once",
-        pytest.param(
-            "two_within_a_breath",
-            marks=pytest.mark.xfail(
-                reason="probes that full queues dropped count for the end of a lossy place",
-                strict=True,
-            ),
-        ),
+        "two_within_a_breath",
         "drained_plane",
         "flap_and_a_dead_laser",
         "worn_laser",

@@ -101,8 +101,7 @@ def _of(finding: Finding) -> Harm:
 
 def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
     """Links that need attention, except those that a finding names."""
-    bins = record.bins()
-    if record.events is None or not bins:
+    if record.events is None or not (bins := record.bins()):
         return []
     seen = record.evidence(bins)
     ports = suspected(record.known, seen, localise(record.known, seen, RULES))

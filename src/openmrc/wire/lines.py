@@ -336,8 +336,8 @@ def _sack(p: Any, missing: Missing) -> Iterator[str]:
         yield f"{p.ooo_count} out of order"
     if p.mpr:
         yield f"window {p.mpr * packet.MPR_UNIT}"
-    if p.penalty:
-        yield f"penalty {p.penalty}/128"
+    if level := int(p.penalty) & packet.PENALTY_MAX:
+        yield f"penalty {level}/128"
 
 
 def _nack(p: Any, missing: Missing) -> Iterator[str]:

@@ -202,7 +202,7 @@ def read(path: Path | str) -> Reader:
             check_file(path, "a capture file, or - for standard input")
         # the reader closes it; standard input stays open
         file = io.FileIO(0 if given else path, closefd=not given)
-        stream = _plain(io.BufferedReader(file, _BUFFER_BYTES))
+        stream = _plain(file)
     except OSError as error:
         raise InputError(
             f"{name}: cannot be read ({error.strerror}); name a capture file"
@@ -214,11 +214,15 @@ def read(path: Path | str) -> Reader:
         raise
 
 
-def _plain(file: io.BufferedReader) -> BinaryIO:
-    """The content of a file, decompressed if it is gzip's."""
-    if file.peek(2)[:2] != _GZIP:
-        return file
-    return io.BufferedReader(_Unzipped(fileobj=file), _BUFFER_BYTES)
+def _plain(file: io.FileIO) -> BinaryIO:
+    """The content of a file, decompressed if it is gzip's. `OSError` if it cannot be read."""
+    stream = io.BufferedReader(file, _BUFFER_BYTES)
+    try:
+        zipped = stream.peek(2)[:2] == _GZIP
+    except OSError:
+        stream.close()
+        raise
+    return io.BufferedReader(_Unzipped(fileobj=stream), _BUFFER_BYTES) if zipped else stream
 
 
 class _Unzipped(gzip.GzipFile):

@@ -237,10 +237,11 @@ def test_a_silent_switch_is_heard_denied_and_healed(ctl: Ctl) -> None:
     def heard() -> bool:
         moving.write()
         told.extend(ctl.events(queue))
-        return bool(told)
+        return bool(dead & {one[1] for one in told})
 
     wait_for(heard)
-    assert {one[:3] for one in told} == {(0, ev, BAD) for ev in dead}
+    # On a busy machine a healthy path may be left for a moment, and is taken back.
+    assert {one[:3] for one in told if one[1] in dead} == {(0, ev, BAD) for ev in dead}
     [ev] = dead
     assert ctl.array(0)[ev] == BAD
     assert ctl.state(0, ev, DENIED) == (0, 0)
