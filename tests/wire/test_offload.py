@@ -101,7 +101,7 @@ def test_a_damaged_packet_among_joined_ones_is_damaged_alone() -> None:
         told = packets(join(wire))
         damaged = [i for i, (_, found) in enumerate(told) if isinstance(found, Unread)]
         assert (len(told), damaged) == (6, [wrong])
-        assert told[wrong][1].reason == frame.REASONS[frame.ICRC]  # type: ignore[union-attr]
+        assert told[wrong][1].reason == frame.REASONS[frame.ICRC]  # type: ignore[union-attr]  # of damage
 
 
 def test_rocev2_of_a_host_is_taken_apart_where_the_kernel_counts_its_packets() -> None:
@@ -135,7 +135,7 @@ def test_an_identification_that_the_kernel_wrote_may_count_as_0() -> None:
 
 def test_what_a_snap_length_keeps_of_joined_packets_is_shown_and_the_rest_not_missing() -> None:
     one, two = some_data("ipv4", 8), some_data("ipv4", 8, psn=13)
-    size = len(one[0]) - layers(one[0], len(one[0])).bth  # type: ignore[union-attr]
+    size = len(one[0]) - layers(one[0], len(one[0])).bth  # type: ignore[union-attr]  # MRC is there
     first, second = join(one), join(two)
     headers_of_three = 42 + 2 * size + 60
     told = packets(first[:headers_of_three], len(first))
@@ -154,7 +154,7 @@ def test_joined_packets_of_which_one_header_was_kept_are_no_losses() -> None:
     """The first is known, and that there are more; a PSN that nothing hides stays missing."""
     frames = [join(some_data("ipv4", 5, psn=5 + 5 * i, payload=2048)) for i in (0, 1, 2)]
     told = [packets(each[:128], len(each)) for each in frames]
-    assert [found.reason for [(_, found)] in told] == [JOINED] * 3  # type: ignore[union-attr]
+    assert [found.reason for [(_, found)] in told] == [JOINED] * 3  # type: ignore[union-attr]  # of damage
     got = totals(*told)
     assert (got["packets"], got["psns_missing"], got["psns_hidden"], got["damaged"]) == (3, 0, 8, 0)
 
@@ -186,7 +186,7 @@ def test_a_cut_copy_has_the_line_of_the_whole_packet(name: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_cut_copy_counts_as_far_as_its_headers_go(shape: str) -> None:
     whole = some_data(shape, 2)[0]
-    bth = layers(whole, len(whole)).bth  # type: ignore[union-attr]
+    bth = layers(whole, len(whole)).bth  # type: ignore[union-attr]  # MRC is there
     for n in range(bth + 12, len(whole)):
         told = packets(whole[:n])
         assert psns(told) == [5]
@@ -211,7 +211,7 @@ def test_a_cut_copy_without_ip_length_ends_where_udp_says(shape: str) -> None:
     """What a host left to its NIC and a mirror then cut; before UDP nothing says whose it is."""
     wire = some_data(shape, 3, payload=1024)
     one, three = join(wire[:1], zero=True), join(wire, zero=True)
-    bth = layers(one, len(one)).bth  # type: ignore[union-attr]
+    bth = layers(one, len(one)).bth  # type: ignore[union-attr]  # MRC is there
     [(_, whole)] = packets(wire[0])
     [(copy, found)] = packets(one[: bth + 40])
     assert isinstance(found, Found)
@@ -229,7 +229,7 @@ def test_a_cut_copy_without_ip_length_ends_where_udp_says(shape: str) -> None:
 def test_a_cut_copy_of_joined_packets_hides_theirs_wherever_it_ends(shape: str) -> None:
     """Also within the headers behind the BTH of the first."""
     frames = [join(some_data(shape, 5, psn=5 + 5 * i)) for i in (0, 1)]
-    bth = layers(frames[0], len(frames[0])).bth  # type: ignore[union-attr]
+    bth = layers(frames[0], len(frames[0])).bth  # type: ignore[union-attr]  # MRC is there
     for cut in range(bth + 12, bth + 44):
         got = totals(*(packets(each[:cut]) for each in frames))
         assert (got["packets"], got["psns_missing"], got["psns_hidden"]) == (2, 0, 4)

@@ -74,7 +74,7 @@ def test_a_port_is_left_when_its_queue_crosses_a_step(ties: str) -> None:
     world = roce_world(
         leaf_spine(), stream(0, 7, 1), routing="adaptive", load_steps=(0.5, 1.0), ties=ties
     )
-    half, whole = side(world).values.load_step_bytes  # type: ignore[attr-defined]
+    half, whole = side(world).values.load_step_bytes  # type: ignore[attr-defined]  # RoCEv2
     bdp = world.derived()["bdp_bytes"]
     assert (half, whole) == (bdp // 2, bdp)
     spread = 0 if ties == "rotation" else 30
