@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit
 
 from openmrc.jit import interpreted
+from openmrc.jit.parts import WholeCompiler
 
 
 def exposed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -15,7 +16,7 @@ def exposed(function: Callable[..., Any]) -> Callable[..., Any]:
     if interpreted():
         return function
 
-    @njit
+    @njit(pipeline_class=WholeCompiler)
     def call(*arguments: Any) -> Any:
         return function(*arguments)
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import bits
+from openmrc.jit import compiled
 
 WORD = st.integers(0, (1 << 64) - 1)
 RING = 256  # bits
 
 
 # `inlined` functions can be called from compiled code only; in plain Python these are plain too.
-@numba.njit
+@compiled
 def on_words(a: Any, b: Any, n: int) -> Any:
     lowest = bits.lowest(a) if bits.any_bit(a) else -1
     dropped = bits.drop_lowest(a) if bits.any_bit(a) else a
     return lowest, dropped, bits.missing_from(a, b, n), bits.news(a, b)
 
 
-@numba.njit
+@compiled
 def on_ring(words: Any, do: int, index: int) -> None:
     if do == 0:
         bits.mark(words, 1, RING - 1, index)
@@ -34,7 +34,7 @@ def on_ring(words: Any, do: int, index: int) -> None:
         bits.clear_word(words, 1, RING - 1, index)
 
 
-@numba.njit
+@compiled
 def read_ring(words: Any, index: int) -> Any:
     return (
         bits.test(words, 1, RING - 1, index),
@@ -43,7 +43,7 @@ def read_ring(words: Any, index: int) -> Any:
     )
 
 
-@numba.njit
+@compiled
 def summarised(words: Any, summary: Any, setting: bool, bit: int) -> None:
     if setting:
         bits.set_in_summary(words, summary, bit)
@@ -51,18 +51,18 @@ def summarised(words: Any, summary: Any, setting: bool, bit: int) -> None:
         bits.clear_in_summary(words, summary, bit)
 
 
-@numba.njit
+@compiled
 def next_set(words: Any, summary: Any, start: int) -> Any:
     return bits.next_set(words, summary, start)
 
 
-@numba.njit
+@compiled
 def drawn(streams: Any, n: int, below: Any) -> None:
     for i in range(n):
         below[i] = bits.draw_below(streams, 0, 10)
 
 
-@numba.njit
+@compiled
 def mixed(value: int) -> Any:
     return bits.mix32(value)
 

@@ -34,8 +34,10 @@ NAMES = {
     ],
     "numba.core.cgutils": ["alloca_once_value", "get_item_pointer(wraparound)", "voidptr_t"],
     "numba.core.codegen": [
+        "JITCodeLibrary.finalize",
+        "JITCodeLibrary._optimize_functions(ll_module)",
         "JITCodeLibrary._optimize_final_module",
-        "JITCodeLibrary._finalize_final_module",
+        "JITCodeLibrary.enable_object_caching",
         "JITCodeLibrary._finalize_dynamic_globals",
         "JITCodeLibrary.get_pointer_to_function",
     ],
@@ -50,6 +52,7 @@ NAMES = {
     "numba.core.funcdesc": ["FunctionDescriptor.llvm_func_name"],
     "numba.core.options": ["DefaultOptions.forceinline", "DefaultOptions._nrt"],
     "numba.core.typed_passes": ["InlineOverloads", "NopythonRewrites"],
+    "numba.core.types.functions": ["BaseFunction.get_call_type(context, args, kws)"],
     "numba.core.typing.templates": ["AttributeTemplate.generic_resolve"],
     "numba.core.untyped_passes": ["WithLifting"],
     "numba.np.arrayobj": [

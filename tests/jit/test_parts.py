@@ -55,6 +55,21 @@ def factorials(small: int) -> Any:
     return factorial(small) + factorial(5)
 
 
+@inner
+def long(n: int) -> int:
+    return n * n
+
+
+@inlined
+def short(n: int) -> Any:
+    return long(n) + 1
+
+
+@compiled
+def around(n: int) -> Any:
+    return short(n)
+
+
 @compiled
 def outer(n: int) -> Any:
     return whole(n) + whole(1)
@@ -65,10 +80,20 @@ def below(a: int, b: int) -> Any:
     return difference(a, b)
 
 
+@inner
+def quadruple(n: int) -> Any:
+    return double(n, 2)
+
+
+@compiled
+def deep(n: int) -> Any:
+    return quadruple(n) + double(n, 1)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier run left there would not be compiled again, nor anything that it calls."""
-    for function in (caller, halves, factorials, outer, below, whole):
+    for function in (caller, halves, factorials, outer, below, whole, deep, around):
         monkeypatch.setattr(function, "_cache", NullCache())
 
 
@@ -95,3 +120,16 @@ def test_what_compiled_code_calls_has_no_machine_code_until_python_calls_it() ->
     assert len(whole.overloads) == 1
     assert outer(np.int32(3)) == 10
     assert len(whole.overloads) == 1
+
+
+def test_a_part_holds_its_own_code_alone() -> None:
+    assert deep(5) == 30
+    (made,) = quadruple.overloads.values()
+    held = [function.name for function in made.library.get_defined_functions()]
+    assert held == [made.fndesc.llvm_func_name]
+
+
+def test_what_an_inlined_function_calls_is_not_inlined_with_it() -> None:
+    assert around(3) == 10
+    assert [made.fndesc.inline for made in short.overloads.values()] == [True]
+    assert [made.fndesc.inline for made in long.overloads.values()] == [False]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openmrc.jit import compiled
 from openmrc.wire import ev as wire_ev
 
 EVS = st.integers(0, 2**32 - 1)
 
 
 # `inlined` functions can be called from compiled code only; in plain Python these are plain too.
-@numba.njit
+@compiled
 def there(evs: Any, swapped: int) -> Any:
     both = wire_ev.to_wire(evs[0], swapped)
     return both >> 16, both & 0xFFFF
 
 
-@numba.njit
+@compiled
 def back(source_port: int, flow_label: int, swapped: int) -> Any:
     return wire_ev.from_wire(source_port, flow_label, swapped)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ipaddress import IPv6Address
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import BLOCK, UsidPlan
-from openmrc.jit import records
+from openmrc.jit import compiled, records
 from openmrc.sim.net.network import switches_of
 from openmrc.sim.net.state import CONTROL
 from openmrc.sim.net.switch import egress
@@ -45,27 +44,27 @@ THREE_TABLES = build_tables(UsidPlan(THREE_TIERS))
 
 
 # `inlined` functions can be called from compiled code only; in plain Python these are plain too.
-@numba.njit
+@compiled
 def step(data: Any, at: int, tables: Any, switch: int) -> Any:
     return srv6.step(data, at, tables, switch)
 
 
-@numba.njit
+@compiled
 def shift(data: Any, at: int) -> None:
     srv6.shift(data, at)
 
 
-@numba.njit
+@compiled
 def front(data: Any, at: int) -> Any:
     return srv6.front(data, at)
 
 
-@numba.njit
+@compiled
 def look_up(tables: Any, switch: int, usid: int) -> Any:
     return srv6.look_up(tables, switch, usid)
 
 
-@numba.njit
+@compiled
 def by_arithmetic(control: Any, switches: Any, switch: int, dst: int, ev: int) -> Any:
     return egress(control[0], switches[switch], dst, ev)
 

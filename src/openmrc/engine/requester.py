@@ -279,7 +279,7 @@ def next_packet(st, q, free_ports, now, p):
     return plane_no
 
 
-@inner
+@inlined
 def _acknowledge(st, q, seq, now):
     """Record that a sequence is known received, for the first time."""
     s = fate.slot_of(st, q, seq)
@@ -397,7 +397,7 @@ def _on_reflected_ev(st, q, ev, m, sent_at, now):
         beliefs.on_always_skip(st, q, ev, now)
 
 
-@inner
+@inlined
 def on_sack(st, q, p, now):
     """Process a RELIABILITY_SACK (MRC 2.6, 2.7): update slots, window, paths and losses of a QP.
 

@@ -181,7 +181,7 @@ def _send_ack(st, q):
     _acknowledge(st, q, pk.AETH_ACK, es.psn_of(q.peer_psn, q.rx_done))
 
 
-@inner
+@inlined
 def _acknowledge(st, q, syndrome, psn):
     """Emit an AETH: that of an ACK, or of a NAK for the packet `psn`."""
     p = es.emit(st, pk.ACKNOWLEDGE)

@@ -9,12 +9,19 @@ from typing import Any
 import numba
 
 from openmrc.jit.cache import Cache
-from openmrc.jit.parts import PartCompiler, widened
+from openmrc.jit.parts import PartCompiler, WholeCompiler, widened
 
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
 # is passed. _nrt off: nothing is allocated, and no reference of an array is counted at every call.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
+# forceinline off where it is not asked for: else whatever is compiled first within an inlined
+# function would be inlined too, with all that it calls, into each of its callers.
+_OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "nogil": True,
+    "_nrt": False,
+    "forceinline": False,
+}
 _NO_ENTRY: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -31,7 +38,7 @@ def interpreted() -> bool:
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile for calls from Python, and cache the result on disk if the source is a file."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
+    dispatcher = numba.njit(pipeline_class=WholeCompiler, **_OPTIONS)(function)
     if interpreted():
         return dispatcher
     if os.path.exists(function.__code__.co_filename):
@@ -57,5 +64,5 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _part(function: Callable[..., Any], **more: Any) -> Any:
-    dispatcher = numba.njit(**more, **_OPTIONS, **_NO_ENTRY)(function)
+    dispatcher = numba.njit(**_OPTIONS | _NO_ENTRY | more)(function)
     return dispatcher if interpreted() else widened(dispatcher)

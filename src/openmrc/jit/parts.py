@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite.binding import Linkage
 from numba import types
 from numba._dynfunc import make_function
 from numba.core.codegen import JITCodeLibrary
@@ -20,21 +21,76 @@ from numba.core.untyped_passes import WithLifting
 
 # `with` blocks, functions that NumPy's are made of, and expressions of whole arrays
 NOT_NEEDED = (WithLifting, InlineOverloads, NopythonRewrites)
+PYTHON = "_ZN"  # how names of functions begin that were written in Python
 
 
 class Part(JITCodeLibrary):  # type: ignore[misc]
-    """A library that callers link in: it is neither optimised nor turned into machine code."""
+    """A library that a `Whole` links in, with all that it calls: it holds its own code alone, which
+    is neither optimised nor turned into machine code.
+    """
 
-    def _optimize_final_module(self) -> None:
-        """Do nothing: the caller is optimised as a whole."""
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Nothing is linked in."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
+class Whole(JITCodeLibrary):  # type: ignore[misc]
+    """A library that Python calls: it links each part that it reaches once. If parts linked what
+    they call, each would be copied into all that lead to it, again at each step.
+    """
+
+    _linking_libraries: list[Any]
+
+    def finalize(self) -> None:
+        """Link, optimise, and make machine code."""
+        self._linking_libraries = _reached(self._linking_libraries)
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        """Optimise once. Numba does so twice, to prune counts of references, which are off here."""
+        for function in self._final_module.functions:
+            if function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal  # nobody else calls it: it may vanish
+            if function.is_declaration and function.name.startswith(PYTHON):
+                raise AssertionError(f"{self.name} lacks {function.name}")
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+def _reached(called: list[Any]) -> list[Any]:
+    """Libraries, and those that parts among them call, each once, and behind all that call it: a
+    linker leaves out what nothing refers to yet.
+    """
+    found: dict[Any, None] = {}
+    waiting = [(library, False) for library in called]
+    while waiting:
+        library, is_done = waiting.pop()
+        if is_done:
+            found.setdefault(library)
+        elif library not in found:
+            waiting.append((library, True))
+            inner = library._linking_libraries if isinstance(library, Part) else ()
+            waiting += [(each, False) for each in inner if each not in found]
+    return list(found)[::-1]
+
+
+class WholeCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler, for a function that Python calls (`pipeline_class` of `njit`)."""
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile the function, with all that it calls."""
+        library = Whole(self.state.targetctx.codegen(), func.__qualname__)
+        library.enable_object_caching()
+        self.state.library = library
+        return super().compile_extra(func)
+
+
 class PartCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler, for a function that is part of others (`pipeline_class` of `njit`)."""
+    """The same for a function that is part of others."""
 
     def define_pipelines(self) -> Any:
         """Numba's steps, without those that find nothing to do."""

@@ -140,7 +140,7 @@ def plan_nic(net, st, nic):
     events.plan(net, net.nic[nic], endpoint.next_nic_deadline(st, nic), ss.AT_NIC, nic)
 
 
-@inner
+@inlined
 def settle(net, st, qi, nic, now):
     """After a call of the engine for a QP: send its packets, collect completions, update its place
     in the round robin and its timer.

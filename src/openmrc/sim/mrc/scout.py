@@ -23,7 +23,7 @@ from __future__ import annotations
 from openmrc.engine import ahead, bits
 from openmrc.engine import packet as pk
 from openmrc.engine.packet import LAST_DATA
-from openmrc.jit import CACHE_LINE, inlined, inner, offset_of
+from openmrc.jit import CACHE_LINE, inlined, offset_of
 from openmrc.jit.instructions import prefetch
 from openmrc.sim.net import rounds
 from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED, SWITCH
@@ -82,7 +82,7 @@ def _step(net, st):
         _pass_on(net, st, turn // SCOUT_BATCH)
 
 
-@inner
+@inlined
 def _pass_on(net, st, batch):
     """A batch is complete: those before it pass their stages."""
     _fetch_records(net, st, (batch - RECORDS) & (BATCHES - 1))
