@@ -112,7 +112,7 @@ def test_what_is_exported_is_read(tmp_path: Path) -> None:
         ("nic3,", "nic7,", "x.csv: 4 NICs, nic 7 the last; two or more, nic 0, nic 1 ... without"),
         ("leaf1,spine2,", "leaf1,leaf2,", "x.csv:7: leaf1 and leaf2 are no neighbours in tiers"),
         ("leaf1,spine2,100Gbps,500ns\n", "", "x.csv: plane 0: spine1 and leaf2: all T0s of a pod"),
-        ("nic1,leaf1,", "nic1,leaf3,", "x.csv: plane 0: leaf1 serves 1 NICs; the others serve as"),
+        ("nic1,leaf1,", "nic1,leaf3,", "x.csv: plane 0: leaf1 serves 1 NIC; the others serve as"),
         ("leaf1,spine1,100Gbps,500ns\n", "leaf1,spine1,100Gbps,500ns\n" * 2,
          "x.csv: plane 0: 1 and 2 links between two switches of the same tiers; all have the"),
         ("nic3,leaf2,100Gbps,500ns\n", "nic3,leaf2,100Gbps,500ns\nnic3,leaf1,100Gbps,500ns\n",

@@ -15,6 +15,7 @@ from openmrc.errors import InputError
 from openmrc.live.endpoint import planes
 from openmrc.live.endpoint.peers import Reach
 from openmrc.live.endpoint.planes import Sockets
+from openmrc.say import counted
 from openmrc.verbs.attributes import QpAttributes
 
 DATAGRAM_MAX, CONTROL_MAX = 65_536, 256
@@ -53,9 +54,8 @@ class Wires:
     def meet(self, remote: QpAttributes) -> None:
         """Store the addresses of the target."""
         if len(remote.planes) != len(self._planes):
-            raise InputError(
-                f"the target has {len(remote.planes)} planes, the kit {len(self._planes)}"
-            )
+            theirs = counted(len(remote.planes), "plane")
+            raise InputError(f"the target has {theirs}, the kit {len(self._planes)}")
         self._there = [(one.address, one.port) for one in remote.planes]
 
     def evs(self, plane: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.clos import PLANES_BUILT_MAX, Tier, build
 from openmrc.fabric.model import Fabric
 from openmrc.reading import read_text
+from openmrc.say import counted
 from openmrc.units import parse_rate, parse_time
 
 DELAY_PS = 500_000  # of a link that states none
@@ -148,8 +149,8 @@ def _nics(path: str | Path, links: Iterable[Link]) -> list[str]:
     nics = sorted({end for link in links for end in link[1:3] if _is_nic(end)}, key=_natural)
     if nics != [f"nic {n}" for n in range(len(nics))] or len(nics) < 2:
         raise InputError(
-            f"{path}: {len(nics)} NICs, {nics[-1] if nics else 'nic 0'} the last; two or more,"
-            " nic 0, nic 1 ... without a gap, are accepted"
+            f"{path}: {counted(len(nics), 'NIC')}, {nics[-1] if nics else 'nic 0'} the last; two"
+            " or more, nic 0, nic 1 ... without a gap, are accepted"
         )
     return nics
 
@@ -202,8 +203,8 @@ def _t0s(place: str, nics: Sequence[str], up: dict[str, list[str]], between: _Be
     size = serving.count(t0s[0])
     if serving != [t0s[n // size] for n in range(len(nics)) if n // size < len(t0s)]:
         raise InputError(
-            f"{place}: {t0s[0]} serves {size} NICs; the others serve as many, in the order of their"
-            " numbers, and the last at most as many"
+            f"{place}: {t0s[0]} serves {counted(size, 'NIC')}; the others serve as many,"
+            " in the order of their numbers, and the last at most as many"
         )
     return t0s
 

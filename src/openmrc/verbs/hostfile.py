@@ -26,6 +26,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.live.endpoint import links, state, udp
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.reading import read_bytes
+from openmrc.say import counted
 from openmrc.units import US
 from openmrc.verbs import secret as secrets
 
@@ -117,9 +118,9 @@ def section(
             " its fabric has"
         )
     if len(content["ports"]) != fabric.n_planes:
-        raise InputError(
-            f"{where}: {len(content['ports'])} ports on {fabric.n_planes} planes; name one a plane"
-        )
+        ports = counted(len(content["ports"]), "port")
+        planes = counted(fabric.n_planes, "plane")
+        raise InputError(f"{where}: {ports} on {planes}; name one a plane")
     return found, fabric
 
 

@@ -38,6 +38,7 @@ from openmrc.live import syscalls
 from openmrc.live.endpoint import control, ip, links, loop, state, udp
 from openmrc.live.endpoint.peers import Peers, Reach
 from openmrc.live.endpoint.planes import Sockets
+from openmrc.say import counted
 from openmrc.units import S
 from openmrc.wire import addresses, srv6
 from openmrc.wire.framing import MRC_FRAMING
@@ -115,7 +116,9 @@ class Host:
         mode: int = state.NATIVE,
     ) -> None:
         if len(wires) != fabric.n_planes:
-            raise InputError(f"{len(wires)} ports: the fabric has {fabric.n_planes} planes")
+            raise InputError(
+                f"{counted(len(wires), 'port')}: the fabric has {counted(fabric.n_planes, 'plane')}"
+            )
         if not 0 <= nic < fabric.n_nics:
             raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
         if limits.pmtu not in PMTUS:
