@@ -39,7 +39,7 @@ def test_a_good_one_is_read_and_its_secret_and_round_trip_may_be_missing(tmp_pat
         ({"nic": 8}, "nic = 8: 0 to 7 are accepted"),
         ({"mode": ["udp"]}, "mode = ['udp']: native, udp are accepted"),
         ({"ports": {}}, "ports = {}: a list is accepted"),
-        ({"ports": PORTS[:1]}, "1 ports on 2 planes; name one a plane"),
+        ({"ports": PORTS[:1]}, "1 port on 2 planes; name one a plane"),
         ({"ports": [*PORTS, 3]}, "ports[2]: interface: missing"),
         ({"ports": [{"interface": "e0"}]}, "ports[0]: gateway_mac = None: a MAC address"),
         (
