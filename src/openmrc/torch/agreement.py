@@ -13,7 +13,7 @@ import numpy as np
 from openmrc.errors import OpenMrcError
 from openmrc.torch import call
 from openmrc.torch.operation import Operation
-from openmrc.torch.pair import CALL, EAGER, REFUSED, Header, Key, Pair
+from openmrc.torch.pair import CALL, COPIED, REFUSED, Header, Key, Pair
 from openmrc.torch.running import Running
 from openmrc.torch.shared import Shared
 
@@ -110,7 +110,7 @@ class Agreement:
         """
         if peer == self.me or self._running.is_away(peer):
             return
-        words = np.frombuffer(str(error).encode()[:EAGER], np.uint8)
+        words = np.frombuffer(str(error).encode()[:COPIED], np.uint8)
         self.pairs[peer].send(Header(REFUSED, key, len(words), number=part), words)
 
     def _fail_or_note(self, op: Operation, error: BaseException) -> None:

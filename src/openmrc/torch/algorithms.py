@@ -18,7 +18,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes
 from openmrc.torch.operation import Operation, Strand, Transfer
-from openmrc.torch.pair import EAGER, MUTUAL, Key
+from openmrc.torch.pair import EAGER, Key
 from openmrc.torch.progress import Progress
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ CONFIRMING = (1 << 32) - 1  # a step that no algorithm has
 VARIABLE = "OPENMRC_ALL_REDUCE"
 DIRECT_RANKS_MAX = 8
 # Every rank sends all to all others: between two as much as a ring carries, in half the steps.
-DIRECT_BYTES_MAX, DIRECT_BYTES_OF_TWO = 3 * MUTUAL, 1 << 20
+DIRECT_BYTES_MAX, DIRECT_BYTES_OF_TWO = 3 << 16, 1 << 20
 TREE_BYTES_MAX = 1 << 16
 
 
@@ -45,11 +45,6 @@ class Context:
     group: int
     seq: int
     first_step: int = 0
-    eager: int = EAGER
-
-    def mutual(self) -> None:
-        """Say that each rank waits for all others here."""
-        self.eager = MUTUAL
 
     @property
     def n(self) -> int:
@@ -64,14 +59,12 @@ class Context:
     def send(self, to: int, step: int, data: Array) -> Transfer:
         """Send an array to a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.matching.send(self.op, self.ranks[to], key, as_bytes(data), self.eager)
+        return self.progress.matching.send(self.op, self.ranks[to], key, as_bytes(data))
 
     def receive(self, of: int, step: int, data: Array) -> Transfer:
         """Receive an array from a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.matching.receive(
-            self.op, self.ranks[of], key, as_bytes(data), self.eager
-        )
+        return self.progress.matching.receive(self.op, self.ranks[of], key, as_bytes(data))
 
     def room(self, like: Array) -> Array:
         """Scratch memory of the same size."""
@@ -124,7 +117,7 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     """Every rank sends to every other, and adds in rank order: one network traversal, for small
     sizes.
     """
-    if x.nbytes > MUTUAL:
+    if x.nbytes > EAGER:
         yield from reduce_scatter(c, x, [x] * c.n, combine)
         return
     key = Key(c.group, 0, c.seq, c.first_step)
@@ -132,11 +125,11 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     messages, op, ranks, others = c.progress.matching, c.op, c.ranks, c.others()
     parts, waits = [x] * len(ranks), []
     for r in others:
-        messages.send_small(op, ranks[r], key, data)
+        waits.append(messages.send(op, ranks[r], key, data))
     for r in others:
         room = c.progress.running.scratch(op, n)
         parts[r] = room.view(x.dtype)
-        waits.append(messages.receive(op, ranks[r], key, room, MUTUAL))
+        waits.append(messages.receive(op, ranks[r], key, room))
     yield waits
     for part in parts[1:]:
         combine(parts[0], part)
@@ -148,7 +141,6 @@ def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:
     """Reduce-scatter, then all-gather, around a ring: each link carries 2 (n - 1) / n of the
     size.
     """
-    c.mutual()
     right, left = (c.me + 1) % c.n, (c.me - 1) % c.n
     parts = [x[share(len(x), c.n, i)] for i in range(c.n)]
     for step in range(c.n - 1):
@@ -285,7 +277,6 @@ def scatter(c: Context, x: Array, parts: Sequence[Array], root: int) -> Strand:
 
 def all_gather(c: Context, x: Array, parts: Sequence[Array]) -> Strand:
     """Every rank's array to all others."""
-    c.mutual()
     yield [
         *[c.receive(r, 0, parts[r]) for r in reversed(c.others())],
         *[c.send(r, 0, x) for r in c.others()],
@@ -295,7 +286,6 @@ def all_gather(c: Context, x: Array, parts: Sequence[Array]) -> Strand:
 
 def reduce_scatter(c: Context, x: Array, parts: Sequence[Array], combine: Combine) -> Strand:
     """Part r of all ranks, reduced in rank order, to rank r."""
-    c.mutual()
     own = parts[c.me]
     rooms = {r: c.room(own) for r in c.others()}
     yield [
@@ -313,7 +303,6 @@ def reduce_scatter(c: Context, x: Array, parts: Sequence[Array], combine: Combin
 
 def all_to_all(c: Context, out: Sequence[Array], into: Sequence[Array]) -> Strand:
     """Array r of each rank to rank r."""
-    c.mutual()
     yield [
         *[c.receive(r, 0, into[r]) for r in reversed(c.others())],
         *[c.send(r, 0, out[r]) for r in c.others()],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from openmrc.errors import OpenMrcError
@@ -16,6 +17,7 @@ from openmrc.torch.agreement import RECEIVING, SENDING, SENT, Agreement
 from openmrc.torch.memory import Bytes
 from openmrc.torch.operation import Operation, Transfer
 from openmrc.torch.pair import (
+    COPIED,
     DATA,
     EAGER,
     OFFER,
@@ -76,17 +78,22 @@ class Matching:
 
     # --- sends and receives, called by operations
 
-    def send_small(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
-        """Send up to `MUTUAL` bytes unasked; they may change afterwards."""
-        if peer not in self._running.departed:  # otherwise it has received all that it needs
-            self.pairs[peer].send(Header(DATA, key, len(data), 0, 0, 0, op.call), data)
-
-    def send(self, op: Operation, peer: int, key: Key, data: Bytes, eager: int = EAGER) -> Transfer:
-        """Send; complete when `data` may change. Up to `eager` bytes are sent unasked."""
+    def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
+        """Send; `data` may change when it returns, if there are up to `EAGER` bytes, which are sent
+        unasked, and else when it is complete. A sender of more than `COPIED` waits for room.
+        """
         t = self._transfer(op, peer, key, data)
-        if data.nbytes <= eager:
+        n = len(data)
+        if n <= EAGER:
             t.done = True
-            self.send_small(op, peer, key, data)
+            if peer in self._running.departed:  # it has received all that it needs
+                return t
+            header, pair = Header(DATA, key, n, 0, 0, 0, op.call), self.pairs[peer]
+            if n <= COPIED:
+                pair.send(header, data)
+            elif not pair.send(header, data, partial(self._running.over, t)):
+                t.done = False
+                op.live.add(t)
             return t
         if peer in self._running.departed:
             raise self._running.departed[peer]
@@ -122,10 +129,8 @@ class Matching:
         self._of_anybody.setdefault((group, lane), deque()).append(t)
         return t
 
-    def receive(
-        self, op: Operation, peer: int, key: Key, data: Bytes, eager: int = EAGER
-    ) -> Transfer:
-        """Receive; complete when `data` is filled. `eager` is the sender's."""
+    def receive(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
+        """Receive; complete when `data` is filled."""
         t = self._transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
@@ -138,7 +143,7 @@ class Matching:
         offer = self._offers.pop(at, None)
         if offer is not None and not self._fits(t, offer):
             return t
-        if data.nbytes > eager:
+        if data.nbytes > EAGER:
             self._invite(t)
         return t
 

@@ -9,12 +9,16 @@ which it was:
     0                the next slots are filled
     CREDIT | n       the peer has emptied n slots since the beginning
     PLACED | number  the data of the READY with this number is in place
+
+Each header also says how many slots its sender has emptied, so that CREDIT is needed only by a peer
+that is sent to and does not answer.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,16 +30,15 @@ from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
 from openmrc.verbs.device import Device
 from openmrc.verbs.region import MemoryRegion
 
-EAGER = 8192  # more is worth a question first, for the receiver may be far behind
-# Where each rank waits for all others, one is sent unasked no more than what others have under way,
-# and a question would cost as much as these packets take.
-MUTUAL = 1 << 16
+EAGER = 1 << 16  # a question first would cost as much as the packets of this take
+COPIED = 8192  # a sender waits for no room: what does not fit yet is copied
 HEADER_BYTES = 64
-SLOT = HEADER_BYTES + EAGER
+SLOT = HEADER_BYTES + COPIED
 SLOTS = 64  # half a megabyte each way
 RECEIVES = 256  # slots, credits and PLACED_MAX together stay below
 PLACED_MAX = 96  # large messages that a peer may be writing at a time
 CREDIT, PLACED, KIND, NUMBER = 1 << 30, 2 << 30, 3 << 30, (1 << 30) - 1
+KIND_BITS, EMPTIED = 8, (1 << 24) - 1  # of a header's first word: its kind, and slots emptied
 
 DATA, READY, OFFER, REFUSED, PING, CALL = range(6)
 WITH_BYTES = (DATA, REFUSED)  # kinds of messages with bytes after the header
@@ -65,18 +68,18 @@ class Header(NamedTuple):
 _HEADER = struct.Struct("<IIIIqqQII16s")
 
 
-def packed(h: Header) -> bytes:
-    """Return a header as it is stored in a slot."""
-    key = h.key
-    return _HEADER.pack(
-        h.kind, key.group, key.lane, key.step, key.seq, h.n, h.addr, h.rkey, h.number, h.call
-    )
+def pack(h: Header, room: memoryview, at: int, emptied: int = 0) -> None:
+    """Write a header to a slot."""
+    kind, (group, lane, seq, step), n, addr, rkey, number, call = h
+    word = kind | (emptied & EMPTIED) << KIND_BITS
+    _HEADER.pack_into(room, at, word, group, lane, step, seq, n, addr, rkey, number, call)
 
 
-def unpacked(slot: memoryview) -> Header:
-    """Return the header at the start of a slot."""
-    kind, group, lane, step, seq, n, addr, rkey, number, call = _HEADER.unpack_from(slot)
-    return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number, call)
+def unpacked(slot: memoryview) -> tuple[Header, int]:
+    """Return the header at the start of a slot, and how many slots its sender had emptied."""
+    word, group, lane, step, seq, n, addr, rkey, number, call = _HEADER.unpack_from(slot)
+    kind, emptied = word & ((1 << KIND_BITS) - 1), word >> KIND_BITS
+    return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number, call), emptied
 
 
 def _place(number: int, n: int) -> tuple[int, int]:
@@ -84,6 +87,23 @@ def _place(number: int, n: int) -> tuple[int, int]:
     slots = -(-n // SLOT)
     left = SLOTS - number % SLOTS
     return number + (left if left < slots else 0), slots
+
+
+class Waiting(NamedTuple):
+    """A small message that waits for room, with a copy of its bytes."""
+
+    header: Header
+    data: Bytes | None
+    left: Callable[[], None]  # called once it has left
+
+
+def waiting(header: Header, data: Bytes | None, left: Callable[[], None]) -> Waiting:
+    """A message whose bytes may change from now on."""
+    return Waiting(header, None if data is None else data.copy(), left)
+
+
+def nothing() -> None:
+    """A callback that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +124,7 @@ class Pair:
         self._landing = device.reg_mr(np.zeros(SLOTS * SLOT, np.uint8))
         self._staging = MemoryRegion.local(np.zeros(SLOTS * SLOT, np.uint8))
         self._slots, self._room = memoryview(self._landing.view), memoryview(self._staging.view)
-        self._queue: deque[tuple[bytes, bytes | Bytes]] = deque()
+        self._queue: deque[Waiting] = deque()
         self._large: deque[tuple[int, MemoryRegion, Header]] = deque()
         self._remote: RemoteRegion | None = None
         self._sent = self._emptied = self._taken = self._taken_next = self._told = 0
@@ -124,11 +144,16 @@ class Pair:
 
     # --- sending
 
-    def send(self, header: Header, data: Bytes | None = None) -> None:
-        """Send a small message. `data` may change afterwards."""
-        head = packed(header)
-        if self._queue or not self._post_slot(head, data):
-            self._queue.append((head, b"" if data is None else data.tobytes()))
+    def send(
+        self, header: Header, data: Bytes | None = None, left: Callable[[], None] = nothing
+    ) -> bool:
+        """Send a small message. `data` may change afterwards; False if there is no room now: then
+        `left` is called when it has left.
+        """
+        if not self._queue and self._post_slot(header, data):
+            return True
+        self._queue.append(waiting(header, data, left))
+        return False
 
     def write(self, wr_id: int, data: Bytes, to: Header) -> None:
         """Write a large message to where a READY requests it; its completion has `wr_id`."""
@@ -143,25 +168,25 @@ class Pair:
 
     def flush(self) -> None:
         """Post waiting messages, as far as there is room now."""
-        while self._queue and self._post_slot(*self._queue[0]):
-            self._queue.popleft()
+        while self._queue and self._post_slot(self._queue[0].header, self._queue[0].data):
+            self._queue.popleft().left()
         while self._large and self._post_large(*self._large[0]):
             self._large.popleft()
 
-    def _post_slot(self, header: bytes, data: bytes | Bytes | None) -> bool:
+    def _post_slot(self, header: Header, data: Bytes | None) -> bool:
         n = 0 if data is None else len(data)
         first, slots = _place(self._sent, HEADER_BYTES + n)
         if first + slots - self._emptied > SLOTS or self._remote is None:
             return False
         at = first % SLOTS * SLOT
         room = self._room
-        room[at : at + len(header)] = header
+        pack(header, room, at, self._taken)
         if data is not None and n:
             body: Any = data
             room[at + HEADER_BYTES : at + HEADER_BYTES + n] = body
         if not self._post(0, self._staging, at, HEADER_BYTES + n, self._remote, at, 0, False):
             return False
-        self._sent = first + slots
+        self._sent, self._told = first + slots, self._taken
         return True
 
     def _post_large(self, wr_id: int, mr: MemoryRegion, to: Header) -> bool:
@@ -219,14 +244,21 @@ class Pair:
             self.placed += 1
             return None, None, number
         if kind == CREDIT:
-            self._emptied += (number - self._emptied) & NUMBER
-            self.flush()
+            self._free((number - self._emptied) & NUMBER)
             return None, None, None
         first, slots = _place(self._taken, done.byte_len)
         self._taken_next = first + slots
         at = first % SLOTS * SLOT
         message = self._slots[at : at + done.byte_len]
-        return unpacked(message), message[HEADER_BYTES:], None
+        header, emptied = unpacked(message)
+        self._free((emptied - self._emptied) & EMPTIED)
+        return header, message[HEADER_BYTES:], None
+
+    def _free(self, slots: int) -> None:
+        """The peer has emptied so many more."""
+        self._emptied += slots
+        if slots and self._queue:
+            self.flush()
 
     def emptied(self) -> None:
         """The bytes of the last small message were used: free its slots."""

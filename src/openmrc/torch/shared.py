@@ -24,7 +24,17 @@ from typing import Any, Protocol
 
 from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes
-from openmrc.torch.pair import HEADER_BYTES, WITH_BYTES, Header, Key, packed, unpacked
+from openmrc.torch.pair import (
+    HEADER_BYTES,
+    WITH_BYTES,
+    Header,
+    Key,
+    Waiting,
+    nothing,
+    pack,
+    unpacked,
+    waiting,
+)
 
 VARIABLE = "OPENMRC_SHARED_MEMORY"
 PLACE = Path("/dev/shm")
@@ -116,7 +126,7 @@ class Ring:
         with self._fence_lock:
             pass
 
-    def put(self, header: bytes, data: Any = b"") -> bool:
+    def put(self, header: bytes | memoryview, data: Any = b"") -> bool:
         """Add an entry; False if there is no room, and the consumer will report when there is."""
         words, n = self._words, len(data)
         size = UNIT + -(-n // UNIT) * UNIT
@@ -186,17 +196,21 @@ class Shared:
     def __init__(self, peer: int, out: Ring, into: Ring, bell: Bell, its_bell: str) -> None:
         self.peer, self._out, self._into = peer, out, into
         self._bell, self._its_bell = bell, its_bell
-        self._queue: deque[tuple[bytes, Any]] = deque()
+        self._queue: deque[Waiting] = deque()
+        self._head = memoryview(bytearray(HEADER_BYTES))
         self._large: deque[tuple[int, Bytes, int, int]] = deque()  # wr_id, data, number, done
         self.placed = self.written = 0
         self.sent: list[int] = []  # large messages that have left
         self.outstanding = False  # nothing can be lost
 
-    def send(self, header: Header, data: Bytes | None = None) -> None:
-        """Send a small message. `data` may change afterwards."""
-        body: Any = b"" if data is None else data
-        if self._queue or not self._put(packed(header), body):
-            self._queue.append((packed(header), bytes(body)))
+    def send(
+        self, header: Header, data: Bytes | None = None, left: Callable[[], None] = nothing
+    ) -> bool:
+        """As `Pair.send`."""
+        if not self._queue and self._put(header, data):
+            return True
+        self._queue.append(waiting(header, data, left))
+        return False
 
     def write(self, wr_id: int, data: Bytes, to: Header) -> None:
         """Send a large message to where a READY requests it; `sent` has `wr_id` once it has
@@ -223,21 +237,22 @@ class Shared:
 
     def flush(self) -> None:
         """Write waiting messages, as far as there is room now."""
-        while self._queue and self._put(*self._queue[0]):
-            self._queue.popleft()
+        while self._queue and self._put(self._queue[0].header, self._queue[0].data):
+            self._queue.popleft().left()
         while self._large and not self._queue:
             wr_id, data, number, at = self._large[0]
             end = min(at + self._out.bytes // CHUNKS - UNIT, len(data))
             piece = Header(CHUNK, Key(0, 0, at, 0), end - at, number=number)
-            if not self._put(packed(piece), data[at:end]):
+            if not self._put(piece, data[at:end]):
                 return
             self._large[0] = (wr_id, data, number, end)
             if end == len(data):
                 self._large.popleft()
                 self.sent.append(wr_id)
 
-    def _put(self, header: bytes, data: Any) -> bool:
-        there = self._out.put(header, data)
+    def _put(self, header: Header, data: Bytes | None) -> bool:
+        pack(header, self._head, 0)
+        there = self._out.put(self._head, b"" if data is None else data)
         if there and self._out.away:
             self._bell.ring(self._its_bell)
         return there
@@ -255,7 +270,7 @@ class Shared:
         busy = False
         while (entry := self._into.first()) is not None:
             busy = True
-            header = unpacked(entry[0])
+            header, _ = unpacked(entry[0])
             n = header.n if header.kind == CHUNK or header.kind in WITH_BYTES else 0
             data = self._into.wrapped(entry[1], n)
             if header.kind == CHUNK:

@@ -36,7 +36,7 @@ class Regions:
 
     def add(self, mr: MemoryRegion) -> int:
         """Register a region; return the key by which it can be reached from now on."""
-        return self._host.call(lambda: self._place(mr))
+        return self._host.between(lambda: self._place(mr))
 
     def _place(self, mr: MemoryRegion) -> int:
         table, most = self._host.st.region, self._host.limits.regions
@@ -62,7 +62,7 @@ class Regions:
             del self._at[i]
 
         if not self._host.closed:
-            self._host.call(clear)
+            self._host.between(clear)
 
 
 class MemoryRegion:

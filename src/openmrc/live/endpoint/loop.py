@@ -120,6 +120,12 @@ def enter(ep):
 
 
 @compiled
+def attempt(ep):
+    """Take the lock if no thread has it; 0 if one has."""
+    return 1 if _taken(ep) else 0
+
+
+@compiled
 def leave(ep):
     """Release the lock."""
     _let_go(ep)
