@@ -50,17 +50,23 @@ torch-newest: $(INSTALLED)
 	CUDA_VISIBLE_DEVICES= $(NEWEST)/bin/python -m pytest -n 0 tests/torch/test_pipelines.py \
 		tests/torch/test_parallel.py tests/torch/test_register.py
 
-# torchft's tests of its process group for Gloo, over MRC, in an environment of its own.
+# torchft's tests of its process group for Gloo, and accelerate's scripts, over MRC, in an environment of
+# its own.
 OTHERS := build/torch-others
+SCRIPTS := $(addprefix accelerate.test_utils.scripts.,test_ops test_sync test_script)
 CHOSEN := NormalGloo or test_gloo_apis or test_gloo_timeout or functional or wrapper or managed or swallowing
 torch-others: $(INSTALLED)
 	$(BIN)/python -m venv $(OTHERS)
 	$(OTHERS)/bin/python -m pip install --quiet --require-hashes -r requirements-test.lock \
 		-r requirements-torch.lock
-	$(OTHERS)/bin/python -m pip install --quiet torchft==0.2.0 parameterized
+	$(OTHERS)/bin/python -m pip install --quiet torchft==0.2.0 parameterized accelerate==1.15.0
 	$(OTHERS)/bin/python -m pip install --quiet --no-deps -e .
 	$(OTHERS)/bin/python -m pytest -n 0 -p tests.torch.as_torchft -k '$(CHOSEN)' \
 		--pyargs torchft.process_group_test
+	for each in tests.torch.as_accelerate $(SCRIPTS); do \
+		OMP_NUM_THREADS=1 ACCELERATE_USE_CPU=true OPENMRC_AS=gloo $(OTHERS)/bin/torchrun --standalone \
+			--nproc-per-node 2 -m $$each || exit 1; \
+	done
 
 # The same in a lab whose planes are cut at random times.
 CUT := $(BIN)/python -m tests.torch.cut_suite -- tests/torch/dist_suite.py
