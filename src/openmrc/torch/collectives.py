@@ -1,8 +1,4 @@
-"""The core of both adapters: operations on tensors of one group.
-
-A contiguous tensor on the CPU is used in place; any other is copied, and what the operation fills
-is copied back when it ends. A tensor of a GPU is staged the same way.
-"""
+"""The core of both adapters: operations on tensors of one group."""
 
 from __future__ import annotations
 
@@ -18,31 +14,16 @@ import torch.distributed as dist
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.torch import algorithms, kernels, profile
-from openmrc.torch.algorithms import Array, Combine, Context
+from openmrc.torch.algorithms import Combine, Context
 from openmrc.torch.call import P2P, Call
-from openmrc.torch.memory import bytes_at
 from openmrc.torch.operation import Operation, Strand, Transfer
+from openmrc.torch.span import DTYPES, Parts, Span, Whole, count_of, spans_of, tensors_of
 from openmrc.torch.work import MrcWork
 from openmrc.torch.world import World
 
 Op = dist.ReduceOp.RedOpType
 STEPS_PER_TENSOR = algorithms.STEPS_PER_STRAND * algorithms.STRANDS_MAX
 
-# The memory layout of each element type.
-DTYPES: dict[torch.dtype, Any] = {
-    torch.float32: np.float32,
-    torch.float64: np.float64,
-    torch.float16: np.uint16,
-    torch.bfloat16: np.uint16,
-    torch.uint8: np.uint8,
-    torch.int8: np.int8,
-    torch.int16: np.int16,
-    torch.int32: np.int32,
-    torch.int64: np.int64,
-    torch.bool: np.uint8,
-    torch.complex64: np.complex64,
-    torch.complex128: np.complex128,
-}
 SUMS = (Op.SUM, Op.AVG, Op.PREMUL_SUM)
 AVG, PREMUL_SUM = (
     int(Op.AVG),
@@ -110,33 +91,6 @@ def _combine_of(dtype: torch.dtype, number: int) -> Combine:
     return combine
 
 
-class Span:
-    """The memory of a tensor, or of its copy."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        plain_memory = tensor.is_cpu and tensor.is_contiguous()
-        self.is_copy = not plain_memory or tensor.is_conj() or tensor.is_neg()
-        there = _copied(tensor) if self.is_copy else tensor
-        self.used = there
-        kind = DTYPES.get(there.dtype, np.uint8)
-        self.array: Array = bytes_at(there.data_ptr(), there.nbytes).view(kind)
-
-    def copy_back(self) -> None:
-        """Copy the result back to the tensor."""
-        if self.is_copy:
-            with torch.no_grad():
-                self.tensor.copy_(self.used)
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's values in plain memory of this host."""
-    there = tensor.detach()
-    if not there.is_cpu:
-        return there.cpu().contiguous()
-    return there.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
-
-
 class Collectives:
     """The operations of a group; `ranks` are the members' ranks in the world."""
 
@@ -170,7 +124,6 @@ class Collectives:
         filled: Sequence[Span],
         opts: Any = None,
         at_end: Callable[[], None] | None = None,
-        seen: Sequence[torch.Tensor] | None = None,
     ) -> MrcWork:
         if self.world.closed:
             why = "the process group was destroyed"
@@ -193,8 +146,7 @@ class Collectives:
             op.strands = [algorithms.confirmed(context(0), op.strands)]
         event = None
         if profile.enabled():
-            if seen is None:
-                seen = [span.tensor for span in used or filled]
+            seen = [span.tensor for span in used or filled]
             event = profile.Event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
         result = [span.tensor for span in filled or used]
         work = MrcWork(op, result, (*used, *filled, self), progress, event)
@@ -262,23 +214,23 @@ class Collectives:
     def reduce_scatter(
         self,
         outputs: Sequence[torch.Tensor],
-        inputs: Sequence[Sequence[torch.Tensor]],
+        inputs: Sequence[Parts],
         op: Any,
         opts: Any = None,
     ) -> MrcWork:
-        """Reduce the tensors of `inputs[i]`, one per rank, each into `outputs[i]` of its rank."""
+        """Reduce the parts of `inputs[i]`, one per rank, each into `outputs[i]` of its rank."""
         combine = combine_of(outputs[0].dtype, op)
         for one, parts in zip(outputs, inputs, strict=True):
-            _check_same("reduce_scatter", [one, *parts], one, parts[self.rank])
+            every = [one, *tensors_of(parts)]
+            _check_same("reduce_scatter", every, one.numel(), count_of(parts, self.rank))
         factor = _factor(op)
         if factor is not None:
-            inputs = [[part * factor for part in parts] for parts in inputs]
+            inputs = [_scaled(parts, factor) for parts in inputs]
         filled = [Span(t) for t in outputs]
-        used = [[Span(part) for part in parts] for parts in inputs]
+        used = [spans_of(parts) for parts in inputs]
 
         def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
-            for i, (into, parts) in enumerate(zip(filled, used, strict=True)):
-                arrays = [part.array for part in parts]
+            for i, (into, (_, arrays)) in enumerate(zip(filled, used, strict=True)):
                 yield algorithms.reduce_scatter(
                     context(i * STEPS_PER_TENSOR), into.array, arrays, combine
                 )
@@ -287,7 +239,7 @@ class Collectives:
             "reduce_scatter",
             Call("reduce_scatter", outputs[0].dtype, int(plain(op)), tensors=len(outputs)),
             strands,
-            [part for parts in used for part in parts],
+            [span for spans, _ in used for span in spans],
             filled,
             opts,
             lambda: _scale_after(outputs, op, self),
@@ -313,27 +265,26 @@ class Collectives:
 
     def all_gather(
         self,
-        outputs: Sequence[Sequence[torch.Tensor]],
+        outputs: Sequence[Parts],
         inputs: Sequence[torch.Tensor],
         opts: Any = None,
         what: str = "all_gather",
     ) -> MrcWork:
-        """Copy `inputs[i]` of rank r into `outputs[i][r]` of all."""
+        """Copy `inputs[i]` of rank r into part r of `outputs[i]` of all."""
         for one, parts in zip(inputs, outputs, strict=True):
-            _check_same(what, [one, *parts], one, parts[self.rank])
+            every = [one, *tensors_of(parts)]
+            _check_same(what, every, one.numel(), count_of(parts, self.rank))
         used = [Span(t) for t in inputs]
-        filled = [[Span(t) for t in parts] for parts in outputs]
+        filled = [spans_of(parts) for parts in outputs]
         return self._post(
             what,
             Call("all_gather", inputs[0].dtype if inputs else None, tensors=len(inputs)),
             lambda c: [
-                algorithms.all_gather(
-                    c(i * STEPS_PER_TENSOR), one.array, [part.array for part in parts]
-                )
-                for i, (one, parts) in enumerate(zip(used, filled, strict=True))
+                algorithms.all_gather(c(i * STEPS_PER_TENSOR), one.array, arrays)
+                for i, (one, (_, arrays)) in enumerate(zip(used, filled, strict=True))
             ],
             used,
-            [part for parts in filled for part in parts],
+            [span for spans, _ in filled for span in spans],
             opts,
         )
 
@@ -343,7 +294,7 @@ class Collectives:
         """Copy every rank's tensor to the root."""
         self._check_rank("gather: root", root)
         if parts:
-            _check_same("gather", [*parts, tensor], tensor, parts[root])
+            _check_same("gather", [tensor, *parts], tensor.numel(), parts[root].numel())
         used, filled = Span(tensor), [Span(t) for t in parts]
         arrays = [part.array for part in filled]
         return self._post(
@@ -361,7 +312,7 @@ class Collectives:
         """Copy one tensor of the root to each rank."""
         self._check_rank("scatter: root", root)
         if parts:
-            _check_same("scatter", [*parts, tensor], tensor, parts[root])
+            _check_same("scatter", [tensor, *parts], tensor.numel(), parts[root].numel())
         filled, used = Span(tensor), [Span(t) for t in parts]
         arrays = [part.array for part in used]
         return self._post(
@@ -373,25 +324,18 @@ class Collectives:
             opts,
         )
 
-    def all_to_all(
-        self,
-        outputs: Sequence[torch.Tensor],
-        inputs: Sequence[torch.Tensor],
-        opts: Any = None,
-        seen: Sequence[torch.Tensor] | None = None,
-    ) -> MrcWork:
-        """Copy `inputs[r]` into `outputs[this rank]` of rank r."""
-        _check_same("all_to_all", [*inputs, *outputs], inputs[self.rank], outputs[self.rank])
-        used, filled = [Span(t) for t in inputs], [Span(t) for t in outputs]
-        out, into = [one.array for one in used], [one.array for one in filled]
+    def all_to_all(self, outputs: Parts, inputs: Parts, opts: Any = None) -> MrcWork:
+        """Copy part r of the inputs into part "this rank" of the outputs of rank r."""
+        every = [*tensors_of(inputs), *tensors_of(outputs)]
+        _check_same("all_to_all", every, count_of(inputs, self.rank), count_of(outputs, self.rank))
+        (used, out), (filled, into) = spans_of(inputs), spans_of(outputs)
         return self._post(
             "all_to_all",
-            Call("all_to_all", inputs[0].dtype if inputs else None),
+            Call("all_to_all", every[0].dtype if every else None),
             lambda c: [algorithms.all_to_all(c(0), out, into)],
             used,
             filled,
             opts,
-            seen=seen,
         )
 
     def barrier(self, opts: Any = None) -> MrcWork:
@@ -504,17 +448,16 @@ class Collectives:
         return work
 
 
-def _check_same(
-    what: str, every: Sequence[torch.Tensor], own: torch.Tensor, other: torch.Tensor
-) -> None:
-    """All tensors of a call have one type, and this rank's own part one size at both ends."""
+def _check_same(what: str, every: Sequence[torch.Tensor], own: int, there: int) -> None:
+    """All tensors of a call have one type, and this rank's own part as many elements at both
+    ends.
+    """
     for each in every:
-        if each.dtype != own.dtype:
-            raise InputError(f"{what}: {own.dtype} and {each.dtype}: all must have one type")
-    if own.numel() != other.numel():
+        if each.dtype != every[0].dtype:
+            raise InputError(f"{what}: {every[0].dtype} and {each.dtype}: all must have one type")
+    if own != there:
         raise InputError(
-            f"{what}: this rank's own part has {own.numel()} elements, where it belongs there are"
-            f" {other.numel()}"
+            f"{what}: this rank's own part has {own} elements, where it belongs there are {there}"
         )
 
 
@@ -532,6 +475,12 @@ def _factor(op: Any) -> Any:
         return None
     state = op.__getstate__()  # (kind, factor): the only way that torch offers
     return state[1]
+
+
+def _scaled(parts: Parts, factor: Any) -> Parts:
+    if isinstance(parts, Whole):
+        return Whole(parts.tensor * factor, parts.counts)
+    return [part * factor for part in parts]
 
 
 def _scale_before(tensors: Sequence[torch.Tensor], op: Any) -> None:

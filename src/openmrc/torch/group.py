@@ -23,6 +23,7 @@ from openmrc.errors import InputError
 from openmrc.say import say
 from openmrc.torch.collectives import Collectives
 from openmrc.torch.overloads import Asked, asked, overloaded, single
+from openmrc.torch.span import Whole
 from openmrc.torch.work import MrcWork
 from openmrc.torch.world import PeerError, World
 
@@ -231,9 +232,8 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     def _all_gather_single(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         _check_parts([outputs], len(inputs), "output", "there are {} inputs")
-        flat, after = _flat(outputs)
-        parts = [_parts(t, self._size) for t in flat]
-        return after(self.core.all_gather(parts, inputs, asked), outputs)
+        parts = [_equal(t, self._size) for t in outputs]
+        return self.core.all_gather(parts, inputs, asked)
 
     @overloaded("output_tensors|output", "input_tensors|input")
     def reduce_scatter(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
@@ -259,7 +259,7 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     def _reduce_scatter_single(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         _check_parts([outputs], len(inputs), "output", "there are {} inputs")
-        parts = [_parts(t.contiguous(), self._size) for t in inputs]
+        parts = [_equal(t, self._size) for t in inputs]
         return self.core.reduce_scatter(outputs, parts, asked.op, asked)
 
     @overloaded("output_tensors", "input_tensors|input_tensor")
@@ -300,10 +300,9 @@ class MrcProcessGroup(dist.ProcessGroup):
     ) -> MrcWork:
         """The same with one tensor that is split along its first dimension."""
         opts = asked("all_to_all_single", list(given), named)
-        flat, after = _flat([output])
-        into = _split(flat[0], output_split_sizes, self._size)
-        out = _split(input.contiguous(), input_split_sizes, self._size)
-        return after(self.core.all_to_all(into, out, opts, [input]), [output])
+        into = _split(output, output_split_sizes, self._size)
+        out = _split(input, input_split_sizes, self._size)
+        return self.core.all_to_all(into, out, opts)
 
     alltoall_base = all_to_all_single
 
@@ -477,37 +476,24 @@ def _check_parts(parts: Any, n: int, which: str, need: str = "the group has {} r
             raise InputError(f"{which} list has {len(each)} tensors: {need.format(n)}")
 
 
-def _flat(tensors: Any) -> tuple[list[torch.Tensor], Any]:
-    """Contiguous tensors to be filled, and a function that copies them back if they are copies."""
-    flat = [t if t.is_contiguous() else t.contiguous() for t in tensors]
-
-    def after(work: MrcWork, outputs: Any) -> MrcWork:
-        work._result = list(outputs)
-        copies = [(t, c) for t, c in zip(tensors, flat, strict=True) if t is not c]
-        if copies:
-            work.also(lambda: [t.copy_(c) for t, c in copies])
-        return work
-
-    return flat, after
-
-
-def _parts(tensor: torch.Tensor, n: int) -> list[torch.Tensor]:
+def _equal(tensor: torch.Tensor, n: int) -> Whole:
     """A tensor's elements in n equal parts."""
-    whole = tensor.detach().view(-1)
-    if len(whole) % n:
-        raise InputError(f"{len(whole)} elements cannot be divided among {n} ranks")
-    return list(whole.view(n, -1).unbind(0)) if len(whole) else [whole] * n
+    count = tensor.numel()
+    if count % n:
+        raise InputError(f"{count} elements cannot be divided among {n} ranks")
+    return Whole(tensor, [count // n] * n)
 
 
-def _split(tensor: torch.Tensor, sizes: Any, n: int) -> list[torch.Tensor]:
+def _split(tensor: torch.Tensor, sizes: Any, n: int) -> Whole:
     """A tensor split along its first dimension."""
-    tensor = tensor.detach()
+    rows = len(tensor)
     if not sizes:
-        if len(tensor) % n:
-            raise InputError(f"first dimension {len(tensor)}: cannot be divided among {n} ranks")
-        sizes = [len(tensor) // n] * n
+        if rows % n:
+            raise InputError(f"first dimension {rows}: cannot be divided among {n} ranks")
+        sizes = [rows // n] * n
     if len(sizes) != n:
         raise InputError(f"splits {list(sizes)}: the group has {n} ranks, one for each is needed")
-    if sum(sizes) != len(tensor) or min(sizes) < 0:
-        raise InputError(f"splits {list(sizes)}: the first dimension has {len(tensor)}")
-    return list(tensor.split(list(sizes)))
+    if sum(sizes) != rows or min(sizes) < 0:
+        raise InputError(f"splits {list(sizes)}: the first dimension has {rows}")
+    each = tensor.numel() // max(rows, 1)
+    return Whole(tensor, [each * size for size in sizes])

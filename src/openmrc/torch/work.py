@@ -57,21 +57,6 @@ class MrcWork(dist.Work):
             self._progress.callbacks.call(partial(base.set_result, None))
         self._progress.finished()
 
-    def also(self, then: Callable[[], Any]) -> None:
-        """Also call this at the end: at once, if it is complete."""
-        with self._lock:
-            if not self._over.up:
-                before = self.at_end
-
-                def both() -> None:
-                    before()
-                    then()
-
-                self.at_end = both
-                return
-        if self._op.error is None:
-            then()
-
     def _raise(self) -> None:
         error = self._op.error
         if error is not None:
