@@ -1,11 +1,12 @@
-"""All-reduces of a small tensor between two ranks of two hosts, over MRC and over Gloo in turn.
+"""A collective on a small tensor between two ranks of two hosts, over MRC and over Gloo in turn.
 
 The hosts are network namespaces, joined by a virtual Ethernet for each plane; Gloo uses the first.
 Every call is timed at both ranks; of each pair of times the longer counts. Beside them: CPU time of
 the calling thread and of the process, and changes of threads, for a call; and what the process
 takes while nobody asks for anything.
 
-    .venv/bin/python benchmarks/small.py [--size 1024] [--planes 2] [--rounds 20] [--calls 200]
+    .venv/bin/python benchmarks/small.py [--collective all_reduce] [--size 1024] [--planes 2]
+        [--rounds 20] [--calls 200]
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from typing import Any
 
 from openmrc.live.lab.isolation import run_isolated
+from openmrc.torch.bench.command import COLLECTIVES
 from openmrc.torch.bench.network import Network
 
 BACKENDS = ("mrc", "gloo")
@@ -34,21 +36,29 @@ def rank(options: argparse.Namespace) -> None:
     import torch
     import torch.distributed as dist
 
+    from openmrc.torch.bench.cases import CASES, count_of
+
     torch.set_num_threads(1)
     dist.init_process_group("mrc")
     groups: dict[str, Any] = {"mrc": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
-    x = torch.zeros(options.size // 4)
+    me, n, case = dist.get_rank(), dist.get_world_size(), CASES[options.collective]
+    jobs = {
+        name: case.make(group, me, n, count_of(options.size, n), case.in_place)
+        for name, group in groups.items()
+    }
     found: dict[str, Any] = {name: {"us": [], **dict.fromkeys(COSTS, 0)} for name in groups}
-    for group in groups.values():
+    for job in jobs.values():
+        job.fill()
         for _ in range(WARM):
-            dist.all_reduce(x, group=group)
+            job.call()
     profile = cProfile.Profile() if options.profile else None
     for _ in range(options.rounds):
-        for name, group in groups.items():
+        for name, job in jobs.items():
+            job.fill()
             dist.barrier(group=groups["gloo"])
             if profile is not None and name == "mrc":
                 profile.enable()
-            _round(options.calls, lambda: dist.all_reduce(x, group=group), found[name])  # noqa: B023
+            _round(options.calls, job.call, found[name])
             if profile is not None:
                 profile.disable()
     before = time.process_time()
@@ -125,6 +135,7 @@ def work(options: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--collective", choices=COLLECTIVES, default=COLLECTIVES[0])
     parser.add_argument("--size", type=int, default=1024, help="bytes")
     parser.add_argument("--planes", type=int, default=2)
     parser.add_argument("--mtu", type=int, default=9000)
