@@ -96,9 +96,11 @@ def summary(both: list[dict[str, Any]]) -> dict[str, Any]:
         us = sorted(max(pair) for pair in zip(*(one[name]["us"] for one in both), strict=True))
         rows[name] = {
             **{f"p{p:g}": us[min(int(len(us) * p / 100), len(us) - 1)] for p in (10, 50, 99, 100)},
+            "mean": sum(us) / len(us),
             **{k: max(one[name][k] for one in both) / len(us) for k in COSTS},
         }
-    rows["ratio_p50"] = rows["mrc"]["p50"] / rows["gloo"]["p50"]
+    for of in ("p50", "mean"):
+        rows[f"ratio_{of}"] = rows["mrc"][of] / rows["gloo"][of]
     rows["rest_cpu_share"] = max(one["rest_cpu_share"] for one in both)
     return rows
 
@@ -122,12 +124,12 @@ def work(options: argparse.Namespace) -> int:
         row = rows[name]
         print(
             f"{name:5}"
-            + "".join(f"  {p} {row[p]:8.1f} us" for p in ("p10", "p50", "p99", "p100"))
+            + "".join(f"  {p} {row[p]:8.1f} us" for p in ("p10", "p50", "mean", "p99", "p100"))
             + f"  caller {row['caller']:6.1f} us, process {row['cpu']:6.1f} us,"
             f" {row['changes']:.2f} changes of threads a call"
         )
     print(
-        f"median: {rows['ratio_p50']:.2f} times Gloo's; at rest"
+        f"median: {rows['ratio_p50']:.2f} times Gloo's, mean: {rows['ratio_mean']:.2f}; at rest"
         f" {100 * rows['rest_cpu_share']:.2f} % of a core; load {rows['load']:.1f}"
     )
     return 0
