@@ -91,7 +91,8 @@ def test_who_answers_says_what_it_has_emptied_and_sends_no_message_for_it() -> N
 
 
 def test_a_message_that_finds_no_room_leaves_later_with_the_bytes_that_it_had() -> None:
-    data, left = np.zeros(EAGER, np.uint8), []
+    data = np.zeros(EAGER, np.uint8)
+    left: list[int] = []
     with _two() as (out, into):
         sent = 0
         while out.send(Header(DATA, Key(1, 0, sent, 0), EAGER), data, partial(left.append, sent)):
