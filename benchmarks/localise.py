@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric import Fabric, multiplane
+from openmrc.fabric.ways import routes
 from openmrc.ops import alarms, causes, evidence, schedule
 from openmrc.ops.evidence import BACKGROUND, Evidence
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
-from openmrc.run.ways import routes
 from openmrc.units import MS, S
 
 RATE_BPS = 100 * 10**9

@@ -40,10 +40,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.fabric import Fabric, multiplane
+from openmrc.fabric.ways import routes
 from openmrc.ops import causes, evidence
 from openmrc.ops.localise import localise
 from openmrc.ops.why import RULES
-from openmrc.run.ways import routes
 
 NICS, PLANES, T0_DOWN = 128, 4, 16
 QPS, PACKETS = 4, 400

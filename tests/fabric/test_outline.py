@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.outline import SOURCE_PORT_BITS, outline
-from openmrc.run.ways import routes
+from openmrc.fabric.ways import routes
 
 FABRICS = (
     multiplane(20, 3, 10**9, 6, 4, 0, 0),

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from openmrc.fabric import multiplane
+from openmrc.fabric.ways import routes
 from openmrc.ops.damage import Damaged, damaged
-from openmrc.run.ways import routes
 
 FABRIC = multiplane(16, 2, 100 * 10**9, 4, 4, 0, 0)
 WAYS = routes(FABRIC, [1, 2, 1, 5], [9, 13, 9, 9], [FABRIC.ev(1, up) for up in (2, 2, 0, 3)])

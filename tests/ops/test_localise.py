@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.fabric import Fabric, multiplane, places
+from openmrc.fabric.ways import routes
 from openmrc.ops import causes, evidence, schedule
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
-from openmrc.run.ways import routes
 from openmrc.units import MS
 
 RATE = 100 * 10**9

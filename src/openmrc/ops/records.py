@@ -16,13 +16,13 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
+from openmrc.fabric.ways import exist, hops, routes
 from openmrc.ops import balance, causes, crowd, damage
 from openmrc.ops.columns import number
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.ops.hung import Hang, hangs
 from openmrc.run.columns import refuse
 from openmrc.run.saved import SCENARIO, SUMMARY, Saved
-from openmrc.run.ways import exist, hops, routes
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 

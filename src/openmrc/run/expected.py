@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.traffic.trims import trims_of_nics
+
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.sim.mrc.derive import Derived
     from openmrc.sim.mrc.transport import Transport
     from openmrc.traffic.traffic import Traffic
 
-Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 # Of a message, besides a SACK for each `sack_bytes`: its ACK, what is asked at its end, probes.
 ANSWERS_A_MESSAGE, PROBES_A_PACKET = 2.5, 0.03
-# Of a packet to a NIC to which many send, for each sender, over the packets of a BDP.
-TRIMS_LATER = 0.5
 UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers arrive
 
 
@@ -48,10 +47,8 @@ def packets(fabric: Fabric, traffic: Traffic, transport: Transport, derived: Der
     """Return what a run of MRC is expected to send."""
     pmtu, sends = transport.pmtu, traffic.msg_count.astype(np.float64)
     data = traffic.packets(pmtu).astype(np.float64)
-    trims, to = (
-        trims_of_nics(traffic, pmtu, derived.max_window_bytes, derived.bdp_bytes),
-        _to(traffic),
-    )
+    trims = trims_of_nics(traffic, pmtu, derived.max_window_bytes, derived.bdp_bytes)
+    to = traffic.msg_dst
     received = np.bincount(to, data, traffic.n_nics)
     trimmed = data * trims[to] / np.maximum(received[to], 1)
     sacks = np.maximum(data * min(pmtu / transport.sack_bytes, 1), sends)
@@ -75,40 +72,6 @@ def packets(fabric: Fabric, traffic: Traffic, transport: Transport, derived: Der
     )
 
 
-def trims_of_nics(traffic: Traffic, pmtu: int, window_bytes: int, bdp_bytes: int) -> Floats:
-    """Packets that switches trim on their way to each NIC because many send to it: first windows,
-    and, where those meet, some of all packets later, since a window is never less than a packet.
-    """
-    first = first_trims(traffic, pmtu, window_bytes)
-    senders = np.bincount(traffic.qp_dst, _burst(traffic, pmtu, window_bytes) > 0, traffic.n_nics)
-    data = np.bincount(_to(traffic), traffic.packets(pmtu), traffic.n_nics)
-    later = TRIMS_LATER * senders * pmtu / max(bdp_bytes, 1) * data
-    trims: Floats = np.where(first > 0, first + later, 0)
-    return trims
-
-
-def first_trims(traffic: Traffic, pmtu: int, window_bytes: int) -> Floats:
-    """Packets of first windows that are trimmed on their way to each NIC: the windows that meet
-    there, less what it receives while the longest of its senders sends at line rate. Queues are
-    ignored.
-    """
-    burst = _burst(traffic, pmtu, window_bytes)
-    of_sender, of_receiver = (
-        np.bincount(nic, burst, traffic.n_nics) for nic in (traffic.qp_src, traffic.qp_dst)
-    )
-    received = np.zeros(traffic.n_nics)
-    np.maximum.at(received, traffic.qp_dst, np.where(burst > 0, of_sender[traffic.qp_src], 0))
-    first: Floats = np.maximum(of_receiver - received, 0)
-    return first
-
-
-def _burst(traffic: Traffic, pmtu: int, window_bytes: int) -> Index:
-    """Packets that each QP sends at once."""
-    first = np.where(traffic.msg_deps <= 0, -(-traffic.msg_bytes // pmtu), 0)
-    of_qp = np.bincount(traffic.msg_qp, first, traffic.n_qps)
-    return np.minimum(of_qp, window_bytes // pmtu).astype(np.int64)
-
-
 def under_way(fabric: Fabric, traffic: Traffic, pmtu: int, bdp_bytes: int) -> int:
     """Packets in flight if all begin together: for each NIC that sends, as many as its path holds,
     by a BDP in bytes, or all that it may send at once.
@@ -129,7 +92,3 @@ def _at_once(traffic: Traffic, pmtu: int) -> Floats:
     free = np.clip(1 - traffic.msg_deps, 1, sends)
     at_once: Floats = traffic.packets(pmtu) / sends * free
     return at_once
-
-
-def _to(traffic: Traffic) -> Index:
-    return traffic.msg_dst.astype(np.int64)

@@ -34,7 +34,7 @@ from openmrc.engine import account, ev, observe, place
 from openmrc.engine.packet import TIMESTAMP_UNIT_PS
 from openmrc.fabric.model import IntArray, LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
-from openmrc.run.ways import routes
+from openmrc.fabric.ways import routes
 from openmrc.units import NS
 
 Array = npt.NDArray[Any]

@@ -20,13 +20,14 @@ from openmrc.jit import interpreted
 from openmrc.jit.interrupts import held_back
 from openmrc.sim.kinds import side_of
 from openmrc.sim.mrc.transport import COUNTED, Transport
-from openmrc.sim.net import network, room
+from openmrc.sim.net import room
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.shards.crew import Crew
 from openmrc.sim.shards.cut import Cut, Uncut, cut, entries, shards_of
 from openmrc.sim.shards.split import emptied
+from openmrc.sim.told import Told
 from openmrc.sim.watch import ledger
 from openmrc.sim.watch.capture import LinkCapture
 from openmrc.sim.watch.sampler import Sampler
@@ -52,7 +53,7 @@ class Progress:
     wall_s: float
 
 
-class World:
+class World(Told):
     """Simulates `traffic` over `fabric` with `transport`; a run is a function of its arguments, bit
     for bit.
 
@@ -228,29 +229,6 @@ class World:
         return self._crew.nets[int(self._cut[0].port[port])]
 
     @property
-    def now_ps(self) -> int:
-        """Simulated time, ps: of the last completion, or computation, if all is complete."""
-        c = self.net.ctl[0]
-        if c.messages_done == self.traffic.n_msgs and not c.messages_open:
-            return int(self.net.message.done_at.max())
-        return int(c.now)
-
-    @property
-    def bin_ps(self) -> int:
-        """Width of a bin of the timeline, ps."""
-        return int(self.net.ctl[0].bin_ps)
-
-    @property
-    def placed_ps(self) -> int:
-        """When payload was last placed, ps; -1 if none was."""
-        return int(self.net.ctl[0].placed_at)
-
-    @property
-    def bytes_verified(self) -> int:
-        """Payload bytes that were placed exactly once, at their address, with their content."""
-        return int(self.net.ctl[0].verified_bytes)
-
-    @property
     def bytes_wrong(self) -> int:
         """Payload bytes placed at a wrong address, or twice; anything but 0 is a bug."""
         return int(self.net.ctl[0].wrong_bytes)
@@ -258,37 +236,6 @@ class World:
     def derived(self) -> dict[str, int]:
         """All values derived at the start, with units in the names."""
         return self.side.values.as_dict()
-
-    def flows(self) -> dict[str, npt.NDArray[Any]]:
-        """Per entry of the workload, in its order; times in ps, -1 where it did not happen.
-
-        A series starts with its first message; it is delivered and done when it is complete.
-        """
-        m = self.net.message[: self.traffic.n_msgs]
-        completed = np.asarray(m.fate) == ss.COMPLETED
-        return {
-            "src": self.traffic.msg_src,
-            "dst": self.traffic.msg_dst,
-            "qp": self.traffic.msg_qp,
-            "bytes": self.traffic.msg_total_bytes,
-            "messages": self.traffic.msg_count.copy(),
-            "start_ps": m.posted_at.copy(),
-            "done_ps": np.where(completed, m.done_at, network.NO_TIME),
-            "delivered_ps": np.where(m.many & ~completed, network.NO_TIME, m.delivered_at),
-            "retransmitted": m.retransmitted.astype(np.int64),
-            "failed": np.asarray(m.fate) == ss.FAILED,
-        }
-
-    @property
-    def died_ps(self) -> int | None:
-        """When a QP error ended the run (`Traffic.ends_on_error`), ps; None if none did."""
-        c = self.net.ctl[0]
-        return int(c.now) if c.ended else None
-
-    def calcs_ended_ps(self) -> npt.NDArray[np.int64]:
-        """Per computation of the workload, when it ended, ps; -1 where it did not."""
-        ended: npt.NDArray[np.int64] = self.net.message.done_at[self.traffic.n_msgs :].copy()
-        return ended
 
     def errors(self) -> list[str]:
         """Per message, why it failed; "" where it did not."""
@@ -337,39 +284,11 @@ class World:
         """The ports that flow control has paused the longest: `port`, its name, and `us`."""
         return self.side.pauses(self.fabric, int(self.net.ctl[0].now))
 
-    def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Per bin of `bin_ps`, up to now: start time, payload bytes placed, packets retransmitted,
-        lost and trimmed.
-        """
-        n = self._bins()
-        t = (self.net.timeline if self._crew is None else self._crew.timeline())[:n]
-        return {
-            "t_ps": np.arange(n, dtype=np.int64) * self.bin_ps,
-            "goodput_bytes": t[:, ss.BIN_GOODPUT].copy(),
-            "retransmitted": t[:, ss.BIN_RETRANSMITTED].copy(),
-            "lost": t[:, ss.BIN_LOST].copy(),
-            "trimmed": t[:, ss.BIN_TRIMMED].copy(),
-        }
+    def _timeline(self) -> npt.NDArray[np.int64]:
+        return self.net.timeline if self._crew is None else self._crew.timeline()
 
-    def placed(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Per bin of the timeline, payload bytes placed of each `flow`, [bins, flows], and of each
-        `job`, [bins, jobs]; without a kind that has none, or more than `network.RATES_MAX`.
-        """
-        rate = self.net.rate if self._crew is None else self._crew.rate()
-        kept = rate[: self._bins()].copy()
-        traffic, found = self.traffic, {}
-        if 0 < traffic.n_msgs <= network.RATES_MAX:
-            found["flow"] = kept
-            mine = traffic.msg_job == np.arange(len(traffic.jobs))[:, None]
-            kept = kept @ mine.T.astype(np.int64)
-        if kept.shape[1]:
-            found["job"] = kept
-        return found
-
-    def _bins(self) -> int:
-        """The number of bins of the timeline so far."""
-        c = self.net.ctl[0]
-        return min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
+    def _rate(self) -> npt.NDArray[np.int64]:
+        return self.net.rate if self._crew is None else self._crew.rate()
 
 
 def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTransport) -> None:

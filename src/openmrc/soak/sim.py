@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
@@ -38,6 +38,7 @@ LOOKS = 12  # checks of a round's invariants
 AGAIN_EVERY = 8
 THREADS_MAX = 4
 FAULTS_MAX = 8
+NICS = (4, 8, 16)
 KINDS = (
     "permutation",
     "incast",
@@ -62,8 +63,10 @@ class Round:
     packets: int
 
 
-def draw(seed: int) -> dict[str, Any]:
-    """Return the tables of a scenario in which everything is drawn from `seed`."""
+def draw(seed: int, nics: Sequence[int] = NICS) -> dict[str, Any]:
+    """Return the tables of a scenario in which everything is drawn from `seed`, with one of these
+    numbers of NICs.
+    """
     from openmrc.scenario.scenario import make_scenario
 
     rng = np.random.default_rng(seed)
@@ -71,7 +74,7 @@ def draw(seed: int) -> dict[str, Any]:
     def pick(*choices: Any) -> Any:
         return choices[int(rng.integers(len(choices)))]
 
-    fabric = _fabric(pick)
+    fabric = _fabric(pick, nics)
     tables: dict[str, Any] = {
         "name": f"soak {seed}",
         "seed": seed,
@@ -99,10 +102,10 @@ def draw(seed: int) -> dict[str, Any]:
     return tables
 
 
-def _fabric(pick: Callable[..., Any]) -> dict[str, Any]:
+def _fabric(pick: Callable[..., Any], nics: Sequence[int]) -> dict[str, Any]:
     tiers = pick(2, 2, 2, 3)
     fabric: dict[str, Any] = {
-        "nics": pick(4, 8, 16),
+        "nics": pick(*nics),
         "t0_down": pick(2, 4),
         "t0_up": pick(1, 2, 4),
         "port_rate": pick("10Gbps", "100Gbps", "400Gbps"),

@@ -39,7 +39,7 @@ HASHED_EV_STEP = 0x9E37  # odd, so that all EVs of a QP differ
 def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: Ends) -> es.State:
     """The engine's State for all NICs."""
     fabric, traffic, seed = parts.fabric, parts.traffic, parts.seed
-    drawn = _draw_evs(fabric, transport, derived, ends, seed)
+    drawn = draw_evs(fabric, transport, derived, ends, seed)
     messages = network.rings_of(traffic)[ends.traffic_qp]
     pairs, q_peer = _peers(ends)
     evs, longest = drawn.room()
@@ -184,7 +184,7 @@ def _source_ports(first: Index, start: int, n: int) -> Index:
     return (first + (start + np.arange(n)[None, :]) * HASHED_EV_STEP) & 0xFFFF
 
 
-def _draw_evs(
+def draw_evs(
     fabric: Fabric, transport: Transport, derived: Derived, ends: Ends, seed: int
 ) -> _Drawn:
     """Draw each QP's EVs (MRC 3.1): equally many per plane, a random subset of the paths, no

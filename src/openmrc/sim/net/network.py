@@ -148,14 +148,8 @@ def new_net(
     shortest_bytes = min(*sizes.header_bytes, head_bytes or UNLIMITED)
     shortest_ps = int((shortest_bytes * PS_BITS // kind.rate_bps).min())
     shift, buckets = wheel(span_ps, shortest_ps, n_ports)
-    message, release = messages_of(traffic, ends)
-    series = series_of(traffic)
-    lets = int(series.n_let.sum(dtype=np.int64))
-    rates, column = columns_of(traffic)
-    tables, headend = srv6.nothing()
-    ctl = records(1, ss.CONTROL)
-    net = ss.Net(
-        ctl=ctl,
+    net = net_of_messages(traffic, ends, heap_entries, reserve)
+    net = net._replace(
         hop=records(packets, ss.HOP),
         packet=records(packets, PACKET),
         port=port,
@@ -168,23 +162,78 @@ def new_net(
         bucket=records(buckets, ss.BUCKET),
         bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
         bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
-        heap=records(heap_entries + lets, heap.ENTRY),
-        qp=link_qps(traffic, ends),
         nic=link_nics(fabric),
         round=np.full((fabric.n_nics * fabric.n_planes, 2), -1, np.int32),
         behind=np.full((ends.n, fabric.n_planes), -1, np.int32),
+        fault=fault,
+        groups=groups_of(parts.schedule),
+        stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
+        tap=records(0, ss.TAP),
+        tap_packet=records(0, PACKET),
+    )
+    net.bucket.head = -1
+    c = net.ctl[0]
+    c.header_bytes[:] = sizes.header_bytes
+    c.shift = shift
+    c.bucket_mask = buckets - 1
+    c.open_head = -1
+    c.n_ports = n_ports
+    c.n_nic_ports = fabric.n_nics * fabric.n_planes
+    c.n_planes = fabric.n_planes
+    c.pmtu = pmtu
+    c.head_bytes = head_bytes
+    c.jitter_ps = fabric.jitter_ps
+    c.fault_at = es.NEVER
+    c.first_fault_drop_at = NO_TIME
+    c.nic_end = fabric.n_nics
+    c.fault_no = ss.NONE
+    c.crosses_at = es.NEVER
+    name_qps(st, c, ends, parts.seed)
+    return net
+
+
+def net_of_messages(traffic: Traffic, ends: Ends, heap_entries: int, reserve: int) -> ss.Net:
+    """A network's records of its messages; of all that carries them one record, or none.
+
+    `heap_entries` is the length of the heap, without those of series, of which `reserve` are free
+    whenever the loop continues.
+    """
+    message, release = messages_of(traffic, ends)
+    series = series_of(traffic)
+    lets = int(series.n_let.sum(dtype=np.int64))
+    rates, column = columns_of(traffic)
+    tables, headend = srv6.nothing()
+    net = ss.Net(
+        ctl=records(1, ss.CONTROL),
+        hop=records(1, ss.HOP),
+        packet=records(1, PACKET),
+        port=records(1, ss.PORT),
+        port_kind=records(1, ss.PORT_KIND),
+        health=records(1, ss.HEALTH),
+        tally=records(1, ss.TALLY),
+        last_at=np.zeros(1, np.int64),
+        switch=records(1, ss.SWITCH),
+        after=np.zeros(1, np.int32),
+        bucket=records(1, ss.BUCKET),
+        bucket_bits=np.zeros(1, np.uint64),
+        bucket_summary=np.zeros(1, np.uint64),
+        heap=records(heap_entries + lets, heap.ENTRY),
+        qp=link_qps(traffic, ends),
+        nic=records(1, ss.LINK_NIC),
+        round=np.full((1, 2), -1, np.int32),
+        behind=np.full((1, 1), -1, np.int32),
         message=message,
         series=series,
         core_free_at=cores_of(traffic),
         roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
         release=release,
         unit=np.zeros(1, np.uint16),
-        fault=fault,
-        groups=groups_of(parts.schedule),
+        fault=records(0, ss.FAULT),
+        groups=np.zeros(0, np.uint16),
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
         rate=np.zeros((TIMELINE_BINS, rates), np.int64),
         column=column,
-        stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
+        stream=np.zeros(1, np.uint64),
         outgoing=np.zeros((2, cross.COLUMNS), np.int32),
         entry_shard=np.zeros(1, np.int8),
         tap=records(0, ss.TAP),
@@ -195,33 +244,16 @@ def new_net(
         usid_scheme=headend.scheme,
         usid_nic=headend.nic,
     )
-    net.bucket.head = -1
-    c = ctl[0]
-    c.header_bytes[:] = sizes.header_bytes
-    c.shift = shift
-    c.bucket_mask = buckets - 1
-    c.open_head = -1
-    c.n_ports = n_ports
-    c.n_nic_ports = fabric.n_nics * fabric.n_planes
-    c.n_planes = fabric.n_planes
-    c.pmtu = pmtu
+    c = net.ctl[0]
     c.bin_ps = TIMELINE_BIN_PS
-    c.head_bytes = head_bytes
-    c.jitter_ps = fabric.jitter_ps
-    c.fault_at = es.NEVER
     c.placed_at = NO_TIME
     c.messages_open = traffic.n_entries
     c.ends_on_error = traffic.ends_on_error
     c.reserve = reserve
-    c.first_fault_drop_at = NO_TIME
     c.n_shards = 1
-    c.nic_end = fabric.n_nics
     c.qp_end = ends.n
-    c.fault_no = ss.NONE
-    c.crosses_at = es.NEVER
     c.failed_qp = ss.NONE
     c.lost_entry = ss.NONE
-    name_qps(st, c, ends, parts.seed)
     return net
 
 

@@ -15,7 +15,7 @@ from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import Ends
 from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce import build, loop, pfc
-from openmrc.sim.roce.derive import derive
+from openmrc.sim.roce.derive import RoceDerived, derive
 from openmrc.sim.roce.reader import FlowReader
 from openmrc.sim.roce.state import ROCE, Roce
 from openmrc.sim.roce.transport import RoceTransport
@@ -33,6 +33,7 @@ COUNTED = (
 class RoceSide(Side):
     """RoCEv2 in a world."""
 
+    values: RoceDerived
     state: Roce
     loop_advance = staticmethod(loop.advance)
 

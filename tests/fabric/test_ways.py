@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openmrc.fabric import Fabric, fat_tree, multiplane
-from openmrc.run.ways import routes
+from openmrc.fabric.ways import routes
 
 GBPS = 10**9
 
