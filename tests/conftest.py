@@ -33,12 +33,13 @@ settings.load_profile("repeatable")
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile once before the workers of xdist start, not once in each of them; side by side."""
     if getattr(session.config.option, "numprocesses", None):
+        from openmrc.flow.warmup import warm_up_flows
         from openmrc.jit.warmup import warm_up
         from openmrc.live.endpoint.warmup import warm_up as live
         from openmrc.sim.warmup import warm_up_balance, warm_up_mrc, warm_up_roce
 
         print("compiling what is not on disk ...", flush=True)
-        warm_up(live, warm_up_mrc, warm_up_roce, warm_up_balance)
+        warm_up(live, warm_up_mrc, warm_up_roce, warm_up_balance, warm_up_flows)
 
 
 class FakeWorld:

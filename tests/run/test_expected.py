@@ -13,6 +13,7 @@ from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import parse_scenario
 from openmrc.sim.mrc.derive import derive
 from openmrc.traffic.traffic import Traffic, make_traffic
+from openmrc.traffic.trims import TRIMS_LATER, trims_of_nics
 
 FABRIC = """
 [fabric]
@@ -74,13 +75,13 @@ def test_first_windows_that_meet_at_a_nic_are_trimmed_and_some_packets_later(
     senders: int, first: int
 ) -> None:
     """Windows of five packets, of which the NIC receives five meanwhile."""
-    trims = expected.trims_of_nics(incast_of(senders, 8), 10, window_bytes=50, bdp_bytes=100)
-    later = expected.TRIMS_LATER * senders / 10 * 8 * senders if first else 0
+    trims = trims_of_nics(incast_of(senders, 8), 10, window_bytes=50, bdp_bytes=100)
+    later = TRIMS_LATER * senders / 10 * 8 * senders if first else 0
     assert trims.tolist() == pytest.approx([first + later] + [0] * senders)
 
 
 def test_without_windows_nothing_is_trimmed() -> None:
-    trims = expected.trims_of_nics(incast_of(9, 8), 10, window_bytes=0, bdp_bytes=100)
+    trims = trims_of_nics(incast_of(9, 8), 10, window_bytes=0, bdp_bytes=100)
     assert not np.any(trims)
 
 

@@ -79,6 +79,7 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
     assert list(summary) == [
         "scenario",
         "seed",
+        "level",
         "openmrc",
         "run",
         "partial",

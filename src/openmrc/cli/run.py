@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEMO_DIRECTORY = "openmrc-demo"
 WORLDS = ("sim", "lab")
+LEVELS = ("packet", "flow")
 AUTO, THREADS_MAX = "auto", 1024
 
 
@@ -57,6 +58,8 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     add("--estimate", action="store_true", help="estimate time and memory; run nothing")
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
+    words = "packet: packet by packet; flow: rates of flows, for large fabrics and long times"
+    add("--level", choices=LEVELS, help=f"override the scenario's level ({words})")
     add("--seed", metavar="N", help="override the scenario's seed")
     words = "threads that run a large fabric's shards (auto, the default: one per core)"
     add("--threads", metavar="N", default=AUTO, help=words)
@@ -90,6 +93,8 @@ def _run(arguments: argparse.Namespace) -> int:
     overrides = list(arguments.set)
     if arguments.seed is not None:
         overrides.append(f"seed={arguments.seed}")
+    if arguments.level is not None:
+        overrides.append(f"level={arguments.level}")
     if arguments.scenario is not None:
         if arguments.topo is not None or arguments.cm is not None:
             raise InputError("both a scenario and --topo or --cm; name one or the other")
@@ -99,6 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         raise InputError("nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE")
     check_at(arguments)
+    if scenario.level == "flow":
+        _refuse_at_flow_level(arguments)
     if arguments.estimate:
         return _estimate(scenario, arguments)
     at = arguments.at or ["everywhere"]
@@ -122,6 +129,21 @@ def _run(arguments: argparse.Namespace) -> int:
         frames=frames,
         threads=threads,
     )
+
+
+def _refuse_at_flow_level(arguments: argparse.Namespace) -> None:
+    """Raise `InputError` for an option that has no meaning for flows."""
+    for given, option in (
+        (arguments.world == "lab", "--world lab"),
+        (arguments.estimate, "--estimate"),
+        (arguments.pcap is not None, "--pcap"),
+        (arguments.frames is not None, "--frames"),
+        (arguments.threads != AUTO, "--threads"),
+    ):
+        if given:
+            raise InputError(
+                f'{option} with level = "flow": it has no packets; leave one of them out'
+            )
 
 
 def _refuse_to_mix(scenario: Scenario, as_json: bool) -> None:

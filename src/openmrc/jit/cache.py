@@ -48,6 +48,7 @@ COMPILED_PARTS = (
     "engine/*.py",
     "fabric/*.py",
     "traffic/*.py",
+    "flow/*.py",
     "wire/**/*.py",
     "sim/**/*.py",
     "live/**/*.py",

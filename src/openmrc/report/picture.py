@@ -67,7 +67,9 @@ def goodput_png(result: Result) -> bytes:
     axes.set_xlabel(f"simulated time, {unit}")
     axes.set_ylabel(f"goodput of all flows, {rate_unit}")
     scenario = result.scenario
-    axes.set_title(f"{scenario.name}: {scenario.workload.kind}, seed {scenario.seed}", loc="left")
+    level = "" if scenario.level == "packet" else f", {scenario.level} level"
+    title = f"{scenario.name}: {scenario.workload.kind}, seed {scenario.seed}{level}"
+    axes.set_title(title, loc="left")
     bare(axes)
     if result.transports:
         columns = min(len(result.transports), LEGEND_COLUMNS)

@@ -73,8 +73,8 @@ def _lines(run: TransportResult) -> list[_Line]:
     jobs = summary.get("jobs", {})
     rest = (
         _goodput(summary["goodput_gbps"]["total"]),
-        f"{packets['retransmitted']:,}",
-        f"{packets['dropped_fault'] + packets['dropped_corrupt']:,}",
+        _count(packets["retransmitted"]),
+        _count(packets["dropped_fault"], packets["dropped_corrupt"]),
     )
     # early figures of a run say nothing of the whole
     slowdown = None if run.finish_ps is None else summary["slowdown_p100"]
@@ -265,6 +265,11 @@ def _why(run: TransportResult) -> str:
         return "no QP error says why."
     more = f" (and {len(run.qp_errors) - 1:,} more)" if len(run.qp_errors) > 1 else ""
     return f"{run.qp_errors[0]}{more}"
+
+
+def _count(*counts: int | None) -> str:
+    """A sum of what is counted; "-" where nothing is, as at the flow level."""
+    return "-" if None in counts else f"{sum(filter(None, counts)):,}"
 
 
 def _figure(value: float | None, digits: int) -> str:

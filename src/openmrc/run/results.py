@@ -50,8 +50,9 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The scenario's name and seed."""
-        return f"{self.scenario.name}, seed {self.scenario.seed}"
+        """The scenario's name and seed, and the level if that is not the packet."""
+        level = "" if self.scenario.level == "packet" else f", {self.scenario.level} level"
+        return f"{self.scenario.name}, seed {self.scenario.seed}{level}"
 
     @cached_property
     def identity(self) -> str:
@@ -130,6 +131,7 @@ class Result:
         return {
             "scenario": self.scenario.name,
             "seed": self.scenario.seed,
+            "level": self.scenario.level,
             "openmrc": version.__version__,
             "run": self.identity,
             "partial": self.partial,

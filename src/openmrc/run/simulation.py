@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from openmrc.errors import InputError
 from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
-from openmrc.run.perfect import perfect_ps
+from openmrc.run.perfect import perfect_costs, perfect_ps
 from openmrc.run.results import Result
 from openmrc.sim.watch.forms import NATIVE
 
@@ -79,12 +79,14 @@ def simulate(
         (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
     ]
     files = pcap_paths(pcap, [name for name, _ in transports])
+    if scenario.level == "flow":
+        _refuse_packets(files)
     for _, transport in transports if files else ():
         check_captured(fabric, transport, frames)
     runs: list[TransportResult] = []
     world, witness, partial = None, None, False
     try:
-        _compile(compiling, [transport for _, transport in transports])
+        _compile(compiling, [transport for _, transport in transports], scenario.level)
         crew = _cores() if threads is None else threads
         for index, (name, transport) in enumerate(transports):
             ideal_ps = perfect_ps(fabric, traffic, transport)
@@ -92,12 +94,12 @@ def simulate(
                 world = world_of(
                     scenario, fabric, traffic, schedule, transport, threads=crew, **capture
                 )
-                if sampled and traffic.n_qps:
+                if sampled and traffic.n_qps and scenario.level == "packet":
                     world.sample(scenario.report.qp, scenario.report.samples)
                 report = None
                 if progress is not None:
                     report = _reporter(progress, name, index, len(transports), world)
-                witness = _witness(world) if sampled else None
+                witness = _witness(world) if sampled and scenario.level == "packet" else None
                 _run(world, witness, report)
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
             world = None
@@ -109,6 +111,12 @@ def simulate(
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
     wall_s = time.perf_counter() - started
     return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
+
+
+def _refuse_packets(files: Mapping[str, Path]) -> None:
+    """Raise `InputError` for what has packets: there are none at the flow level."""
+    if files:
+        raise InputError('--pcap: level = "flow" has no packets; leave it out, or --level packet')
 
 
 def check_captured(fabric: Fabric, transport: AnyTransport, frames: str = NATIVE) -> None:
@@ -139,9 +147,16 @@ def _capturing(
 
 
 def _compile(
-    report: Callable[[str, int, int], None] | None, transports: Sequence[AnyTransport]
+    report: Callable[[str, int, int], None] | None,
+    transports: Sequence[AnyTransport],
+    level: str = "packet",
 ) -> None:
     """Compile what these transports need and is not cached."""
+    if level == "flow":
+        from openmrc.flow.warmup import warm_up_flows
+
+        warm_up_flows(report)
+        return
     from openmrc.jit.warmup import is_cached, warm_up
     from openmrc.sim.mrc.transport import Transport
 
@@ -167,9 +182,12 @@ def world_of(
 ) -> World:
     """Return the world of one transport; the next three are what `scenario.build` made."""
     number = [section.name for section in scenario.transports].index(transport.name)
+    if scenario.level == "flow":
+        more = {"cost": perfect_costs(fabric, traffic, transport)}
+    make = _flow_world if scenario.level == "flow" else _world
     with scenario.naming(number):
         try:
-            world = _world(
+            world = make(
                 fabric,
                 traffic,
                 transport,
@@ -200,6 +218,12 @@ def _world(*args: Any, **kwargs: Any) -> World:
     from openmrc.sim.world import World  # compiled code is loaded when a run starts, not before
 
     return World(*args, **kwargs)
+
+
+def _flow_world(*args: Any, **kwargs: Any) -> Any:
+    from openmrc.flow.world import FlowWorld
+
+    return FlowWorld(*args, **kwargs)
 
 
 def _cores() -> int:

@@ -43,7 +43,7 @@ _TRANSPORT = {
     "flows": _FLOWS,
     "goodput_gbps": _form("Goodput", {"total": Figure | None}),
     "slowdown_p100": Figure | None,
-    "packets": _form("Packets", _all(Count, PACKETS)),
+    "packets": _form("Packets", _all(Count | None, PACKETS)),  # None: not counted
     "qp_errors": list[str],
     "jobs?": dict[str, _form("Job", {"flows": _FLOWS, "time_us": Time | None})] | None,  # type: ignore[misc]  # made by a call
     "training?": _form("Training", _TRAINING) | None,
@@ -53,6 +53,7 @@ SUMMARY = _form(
     {
         "partial": bool,
         "run?": str | None,  # older results have none
+        "level?": str | None,
         "transports": Annotated[
             dict[str, _form("Transport", _TRANSPORT)],  # type: ignore[misc]  # made by a call
             Meta(min_length=1),

@@ -24,7 +24,7 @@ from openmrc.scenario.fault import FaultSection
 from openmrc.scenario.jobs import JOB_KEYS, Jobs, JobSection
 from openmrc.scenario.lab import LabSection
 from openmrc.scenario.limits import refuse_beyond
-from openmrc.scenario.sections import Header, ReportSection, StopSection
+from openmrc.scenario.sections import Header, Level, ReportSection, StopSection
 from openmrc.scenario.toml import (
     Choice,
     File,
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from openmrc.sim.roce.transport import RoceTransport
     from openmrc.traffic.traffic import Traffic
 
-TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
+HEAD = ("name", "seed", "level")
+TOP = (*HEAD, "fabric", "transport", "workload", "fault", "stop", "report", "lab")
 SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
 # One table of a list, as errors name it: "fault[0].rate", "workload.job[2].size".
 ONE_OF_A_LIST = re.compile(r"(fault|transport|workload\.job)\[(\d+)\](?:\.(.+))?")
@@ -69,6 +70,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seed: int
+    level: Level
     fabric: FabricSection
     transports: tuple[AnyTransport, ...]
     workload: WorkloadSection
@@ -155,7 +157,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def to_toml(self) -> str:
         """Return the scenario as a file, every default written out."""
         tables = [
-            write_table("", Header(name=self.name, seed=self.seed)),
+            write_table("", Header(name=self.name, seed=self.seed, level=self.level)),
             write_table("[fabric]", self.fabric, kind=self.fabric.kind),
             *(write_table("[[transport]]", each, kind=each.kind) for each in self.transports),
             *self.workload.tables(),
@@ -304,7 +306,7 @@ def _from_tables(
 
 def _check(raw: Table, source: str, base: Path) -> Scenario:
     refuse_unknown(raw, TOP, "")
-    header = {key: raw[key] for key in ("name", "seed") if key in raw}
+    header = {key: raw[key] for key in HEAD if key in raw}
     try:
         head = read_table(header, Header, "", base)
     except InputError as error:
@@ -315,6 +317,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
     return Scenario(
         name=head.name,
         seed=head.seed,
+        level=head.level,
         fabric=fabric,
         transports=transports,
         workload=_workload(raw.get("workload", {}), base),
@@ -448,7 +451,7 @@ def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
         raise _not_a_change(f"{path}={written(value)}", said_by)
     if one:
         return _override_numbered(raw, one[1], int(one[2]), one[3], value, said_by)
-    if section in SETTABLE and bool(dot) == (section in ("name", "seed")):
+    if section in SETTABLE and bool(dot) == (section in HEAD):
         raise _not_a_change(f"{path}={written(value)}", said_by)
     try:
         refuse_unknown({section: {} if dot else value}, SETTABLE, "")

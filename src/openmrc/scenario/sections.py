@@ -9,7 +9,7 @@ keys.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,7 @@ Nics = Annotated[int, Meta(ge=2, le=NICS_MAX)]
 NicId = Annotated[int, Meta(ge=0, lt=NICS_MAX)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
+Level = Literal["packet", "flow"]  # docs/flow.md
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,3 +49,4 @@ class Header(Section, frozen=True, kw_only=True):
 
     name: Label
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
+    level: Level = "packet"

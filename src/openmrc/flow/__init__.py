@@ -1,0 +1,1 @@
+"""The flow level: the same scenarios as rates of flows instead of packets (docs/flow.md)."""

@@ -1,0 +1,332 @@
+"""The event loop of the flow level: messages are posted, sent at the rates of their flows, and
+delivered.
+
+What releases what is the packet level's own code (`sim.net.messages`). All that happens at one
+instant happens before rates are computed, once for all of it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from openmrc.engine import bits
+from openmrc.engine.state import NEVER
+from openmrc.flow import rates
+from openmrc.flow.rates import TINY
+from openmrc.flow.state import DATA, IDLE, WAY
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim.net import events, messages
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.state import BIN_GOODPUT
+
+# kinds of entries in the heap, in their order within an instant
+AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED, AT_ENTRY = 0, 1, 2, ss.AT_MESSAGE
+RESERVE = 4  # entries of the heap that one event may add, apart from releases
+NOTHING_BYTES = 1e-6  # less is a rounding error
+DRAWN = 4294967296.0
+FAR_PS = 1e18  # later than every run: eleven days
+AT_LEAST = 0.5  # of a packet: a loss that is more likely than not
+
+assert max(AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED) < AT_ENTRY
+
+
+@inner
+def _post(net, fl, mi, now):
+    """An entry's next message has its releases: it joins the queue of its QP."""
+    m = net.message[mi]
+    if m.fate != ss.OPEN:
+        return
+    if m.posted_at < 0:
+        m.posted_at = now
+    lq = net.qp[m.qp]
+    if lq.failed:
+        messages.lose(net, mi, ss.FAILED)
+        return
+    for _ in range(messages.let_through(net, mi)):
+        if lq.waiting_head >= 0 or not _hand_over(net, fl, int(lq.region), mi, now):
+            messages.stand_in_line(net, lq, mi)
+
+
+@inner
+def _hand_over(net, fl, line_no, mi, now):
+    """Put the next message of an entry into its line; False if that is full."""
+    line = fl.line[line_no]
+    if line.posted - line.done > line.ring_mask:
+        return False
+    m = fl.ring[line.ring0 + (line.posted & line.ring_mask)]
+    m.entry = mi
+    m.length = messages.next_length(net, mi)
+    m.parts = min(fl.c[0].stripes, m.length)
+    line.posted += 1
+    messages.note_posted(net, mi)
+    for i in range(m.parts):
+        f = int(line.flow0) + i
+        if fl.flow[f].entry == IDLE and _begin_next(fl, f, now):
+            rates.join(fl, f)
+    return True
+
+
+@inlined
+def _part_bytes(fl, length, part):
+    """Bytes on the wire of a part of a message."""
+    c = fl.c[0]
+    payload = length // c.stripes + (1 if part < length % c.stripes else 0)
+    return float(payload + -(-payload // c.pmtu) * c.header_bytes)
+
+
+@inner
+def _begin_next(fl, f, now):
+    """A flow begins its part of the next message; False if there is none."""
+    flow = fl.flow[f]
+    line = fl.line[flow.line]
+    while flow.number < line.posted:
+        m = fl.ring[line.ring0 + (flow.number & line.ring_mask)]
+        if flow.part < m.length:
+            flow.entry = m.entry
+            flow.left_bytes = _part_bytes(fl, m.length, flow.part)
+            flow.began_at = now
+            flow.at = now
+            _lose(fl, f, now)
+            return True
+        flow.number += 1
+    flow.entry = IDLE
+    return False
+
+
+@inner
+def _flow_due(net, fl, f, now):
+    """A flow may have sent its part of a message."""
+    flow = fl.flow[f]
+    rates.send_up_to(flow, now)
+    if flow.entry == IDLE:
+        return
+    if flow.left_bytes > NOTHING_BYTES:
+        _plan(net, fl, f)
+        return
+    line_no = int(flow.line)
+    line = fl.line[line_no]
+    m = fl.ring[line.ring0 + (flow.number & line.ring_mask)]
+    flow.number += 1
+    m.parts -= 1
+    if m.parts == 0:
+        _sent(net, fl, flow, line, m, now)
+    if _begin_next(fl, f, now):
+        _plan(net, fl, f)
+    else:
+        rates.leave(fl, f)
+
+
+@inner
+def _sent(net, fl, flow, line, m, now):
+    """All parts of a message are sent: it is delivered in order, after its last packet's way."""
+    f = int(line.flow0)
+    entry = fl.entry[m.entry]
+    at = now + entry.after_ps + _late_ps(fl, f, entry, entry.follow)
+    if flow.last_lost_at >= 0:  # it was sent once more
+        again_at = min(flow.last_lost_at, now) + fl.c[0].late_ps
+        at = max(at, again_at + entry.after_ps + _late_ps(fl, f, entry, 1.0))
+    at = max(at, flow.held_until, line.delivered_at)
+    line.delivered_at = at
+    _note_placed(net, m, flow.began_at, at)
+    events.push(net, at, AT_DELIVERED, int(m.entry))
+    while line.done < line.posted:
+        if fl.ring[line.ring0 + (line.done & line.ring_mask)].parts > 0:
+            break
+        line.done += 1
+    lq = net.qp[net.message[m.entry].qp]
+    while lq.waiting_head >= 0 and _hand_over(net, fl, int(lq.region), int(lq.waiting_head), now):
+        messages.leave_line(net, lq)
+
+
+@inner
+def _late_ps(fl, f, entry, follow):
+    """How late jitter makes the last of so many packets that follow each other, ps: no packet
+    overtakes another of its port, so at each link it is as late as the latest of them.
+    """
+    jitter_ps = fl.c[0].jitter_ps
+    late = 0.0
+    if jitter_ps > 0:
+        for _ in range(entry.links):
+            late += jitter_ps * (bits.draw(fl.stream, f) / DRAWN) ** (1.0 / follow)
+    return int(late)
+
+
+@inner
+def _lose(fl, f, now):
+    """A flow begins a message: some of its packets meet paths that are broken. They are sent again;
+    a sender that learns leaves each such path.
+    """
+    flow = fl.flow[f]
+    c = fl.c[0]
+    flow.last_lost_at = -1
+    if flow.broken <= 0:
+        return
+    packets = max(flow.left_bytes / c.packet_bytes, 1.0)
+    hits = packets * flow.broken / flow.paths
+    last = packets
+    if c.learns:
+        until_known = flow.rate_max * c.late_ps / c.packet_bytes * flow.broken / flow.paths
+        hits = min(hits, flow.broken + until_known)
+        last = min(packets, flow.paths + flow.rate_max * c.late_ps / c.packet_bytes)
+        flow.broken = max(flow.broken - packets * flow.broken / flow.paths, 0.0)
+    flow.left_bytes += hits * c.packet_bytes
+    if hits >= AT_LEAST:
+        flow.last_lost_at = now + int(min(last * c.packet_bytes / max(flow.rate_max, TINY), FAR_PS))
+
+
+@inner
+def _note_placed(net, m, began_at, at):
+    """Count the payload of a message in the bins of its time."""
+    ctl = net.ctl[0]
+    ctl.verified_bytes += m.length
+    ctl.placed_at = max(ctl.placed_at, at)
+    last = min(at // ctl.bin_ps, net.timeline.shape[0] - 1)
+    first = min(began_at // ctl.bin_ps, last)
+    before = 0
+    for k in range(first, last + 1):
+        share = 1.0
+        if k < last:
+            share = ((k + 1) * ctl.bin_ps - began_at) / max(at - began_at, 1)
+        upto = int(m.length * share)
+        net.timeline[k, BIN_GOODPUT] += upto - before
+        if net.rate.shape[1] > 0:
+            net.rate[k, net.column[m.entry]] += upto - before
+        before = upto
+
+
+@inner
+def _plan(net, fl, f):
+    """Wake a flow when it has sent its part at its present rate."""
+    flow = fl.flow[f]
+    if flow.entry == IDLE or flow.left_bytes > flow.rate * FAR_PS:
+        return
+    at = flow.at + math.ceil(flow.left_bytes / flow.rate)
+    events.plan(net, flow, at, AT_FLOW, f)
+
+
+@inner
+def _delivered(net, fl, mi, now):
+    """A message is delivered: what waits for it at the receiver is released; the sender knows a
+    little later.
+    """
+    m = net.message[mi]
+    if m.fate != ss.OPEN:
+        return
+    m.delivered_at = now
+    messages.let_receiver(net, m, now)
+    entry = fl.entry[mi]
+    at = now + entry.ack_ps + _late_ps(fl, int(fl.line[net.qp[m.qp].region].flow0), entry, 1.0)
+    if m.sent0 < m.end:
+        events.push(net, at, AT_ACKNOWLEDGED, mi)
+    else:  # nobody waits for it
+        messages.acknowledged(net, mi, at)
+
+
+@inner
+def _settle(net, fl, now):
+    """Compute the rates that what happened at this instant has changed."""
+    c = fl.c[0]
+    while c.n_dirty > 0 or c.n_fresh > 0:
+        rates.compute(fl, now)
+        for i in range(c.n_met):
+            _plan(net, fl, int(fl.met[i]))
+        rates.forget(fl)
+
+
+@inner
+def _happen(net, fl, now):
+    """Handle the heap's first entry."""
+    kind, number = events.pop(net)
+    if kind == AT_FLOW:
+        if events.comes_due(fl.flow[number], now):
+            _flow_due(net, fl, number, now)
+    elif kind == AT_DELIVERED:
+        _delivered(net, fl, number, now)
+    elif kind == AT_ACKNOWLEDGED and net.message[number].fate == ss.OPEN:
+        messages.acknowledged(net, number, now)
+    elif kind == AT_ACKNOWLEDGED or net.message[number].fate != ss.OPEN:
+        return
+    elif net.message[number].qp < 0:
+        messages.end_computation(net, number, now)
+    else:
+        _post(net, fl, number, now)
+
+
+@compiled
+def settle(net, fl):
+    """The pools have changed at this instant: compute rates."""
+    _settle(net, fl, net.ctl[0].now)
+
+
+@compiled
+def advance(net, fl, until, budget):
+    """Run events up to and including time `until`, ps, about `budget` of them; return why it
+    stopped, as the packet level's loops do.
+    """
+    ctl = net.ctl[0]
+    if ctl.started == 0:
+        for i in range(net.message.shape[0]):
+            messages.start(net, i)
+        ctl.started = 1
+    done = 0
+    while done < budget:
+        if ctl.messages_open == 0 or ctl.ended:
+            return ss.FINISHED
+        at = net.heap[0].at if ctl.heap_n > 0 else NEVER
+        if at > until or at == NEVER:
+            return ss.REACHED if until != NEVER else ss.FINISHED
+        if ctl.heap_n + ctl.reserve >= net.heap.shape[0]:
+            return ss.HEAP
+        if at // ctl.bin_ps >= net.timeline.shape[0]:
+            return ss.TIMELINE
+        ctl.now = at
+        while (
+            ctl.heap_n > 0
+            and net.heap[0].at == at
+            and (ctl.heap_n + ctl.reserve < net.heap.shape[0])
+        ):
+            ctl.events += 1
+            done += 1
+            _happen(net, fl, at)
+        if ctl.heap_n == 0 or net.heap[0].at > at:
+            _settle(net, fl, at)
+    return ss.BUDGET
+
+
+@compiled
+def reenter(net, fl, way, faint):
+    """The flows that send do so by other ways from now on, through pools that may have changed:
+    enter them anew. All rates are to be computed.
+    """
+    for r in range(fl.pool.shape[0]):
+        fl.pool[r].head = -1
+        fl.pool[r].load = 0.0
+        fl.pool[r].faint = 0.0
+        fl.pool[r].full = 1  # until it is known
+    for f in range(fl.flow.shape[0]):
+        for k in range(WAY):
+            fl.way[f, k] = way[f, k]
+        for k in range(WAY - DATA):
+            fl.faint[f, k] = faint[f, k]
+        if fl.flow[f].entry != IDLE:
+            fl.flow[f].left_bytes -= fl.flow[f].rate * (net.ctl[0].now - fl.flow[f].at)
+            fl.flow[f].at = net.ctl[0].now
+            fl.flow[f].rate = 0.0
+            rates.join(fl, f)
+    for r in range(fl.pool.shape[0]):
+        rates.make_dirty(fl, r)
+
+
+@compiled
+def fail(net, fl, line_no):
+    """A queue pair is in error: its messages fail, and it sends no more."""
+    line = fl.line[line_no]
+    m = fl.ring[line.ring0 + (line.done & line.ring_mask)]
+    lq = net.qp[net.message[m.entry].qp]
+    messages.lose_roster(net, lq)
+    for i in range(fl.c[0].stripes):
+        f = int(line.flow0) + i
+        if fl.flow[f].entry != IDLE:
+            fl.flow[f].entry = IDLE
+            rates.leave(fl, f)
+    line.posted = line.done

@@ -1,0 +1,346 @@
+"""A scenario's world at the flow level: the workload as flows over pools, through all faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import policy
+from openmrc.engine import state as es
+from openmrc.errors import InputError
+from openmrc.fabric.actions import EVENT, FaultSchedule
+from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import Queues
+from openmrc.flow import build, loop, rates
+from openmrc.flow.build import Sizes
+from openmrc.flow.hashed import Hashed
+from openmrc.flow.health import Floats, Health
+from openmrc.flow.pools import Sprayed
+from openmrc.flow.ports import OnePath
+from openmrc.flow.rates import FAINT
+from openmrc.flow.state import DATA, NEVER
+from openmrc.jit.interrupts import held_back
+from openmrc.sim.mrc.derive import derive
+from openmrc.sim.net import network, room
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.parts import Parts
+from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.told import Told
+from openmrc.sim.world import LATEST_PS, Progress
+from openmrc.traffic.earliest import Cost
+from openmrc.traffic.traffic import Traffic
+from openmrc.traffic.trims import trims_of_nics
+from openmrc.wire.framing import Framing, framing
+from openmrc.wire.roce.framing import roce_framing
+
+EVENTS_A_STEP = 200_000  # between two checks of the clock: about a tenth of a second
+
+
+class FlowWorld(Told):
+    """The flow level of `sim.world.World`: the same arguments, and `cost`, what each message takes
+    alone in the network (`traffic.ideal.costs`). A run is a function of its arguments.
+    """
+
+    uncut = ""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        traffic: Traffic,
+        transport: Any,
+        schedule: FaultSchedule | None = None,
+        seed: int = 1,
+        *,
+        cost: Cost,
+        queues: Queues | None = None,
+        stop_ps: int | None = None,
+    ) -> None:
+        refuse(transport)
+        self.fabric, self.traffic, self.transport = fabric, traffic, transport
+        self.seed, self.stop_ps, self.loop_s = seed, stop_ps, 0.0
+        parts = Parts(fabric, traffic, queues or Queues(), schedule, seed, np.zeros(0, np.int64))
+        self._events = schedule.events if schedule is not None else np.zeros(0, EVENT)
+        sizes = self._open(parts)
+        self._routed = not isinstance(self._pools, Sprayed)
+        entries = 2 * traffic.n_entries + 2 * self.ends.n + 4096
+        reserve = network.heap_reserve(traffic) + 2 * self.ends.n  # each flow may be planned anew
+        self.net = network.net_of_messages(traffic, self.ends, entries + reserve, reserve)
+        n_flows = len(self.ends.sender)
+        self.fluid = build.fluid(
+            fabric,
+            traffic,
+            self.ends,
+            sizes,
+            cost,
+            1 if self._routed else fabric.n_planes,
+            self._pools.n_pools,
+            self.values.port_rate_bps,
+            seed,
+            self._late_ps,
+            getattr(transport, "paths", "") != "oblivious",
+        )
+        self.fluid.flow.burden = 1 + self._trimmed(parts)
+        self.fluid.flow.last_lost_at = network.NO_TIME
+        self.fluid.flow.paths = self._pools.paths(self._paths_of_plane)
+        self._broken = np.zeros(n_flows)
+        self._health = Health(fabric, self.values.data_packet_wire_bytes)
+        self._n_applied = 0
+        self._agenda: list[int] = []  # when timers let flows go on, or end their patience
+        self._failed: list[tuple[int, int]] = []  # lines, and when
+        self._wasted = np.zeros(n_flows)  # what a flow sends in vain, bytes per ps,
+        self._knows_at = np.zeros(n_flows, np.int64)  # until then
+        self._stuck_at = np.full(n_flows, NEVER)  # since when nothing passes on a path
+        self._goes_on_at = np.zeros(n_flows, np.int64)
+        self._planes = self._pools.planes(self._health)
+        self._worked = self._health.works
+        self._divide()
+
+    def _open(self, parts: Parts) -> Sizes:
+        """Make the pools of the transport; return the sizes of its packets."""
+        fabric, traffic, transport = parts.fabric, parts.traffic, self.transport
+        if isinstance(transport, RoceTransport):
+            self._pools: Any = Hashed(parts, transport)
+            self.values: Any = self._pools.values
+            self.ends = self._pools.ends
+            self._late_ps, self._paths_of_plane = self.values.base_rtt_ps, 1
+            frames: Framing = roce_framing(transport.rules)
+            an_answer = float(transport.ack_every)
+        else:
+            self.values = derive(fabric, transport, parts.queues, parts.senders_per_nic)
+            self.ends = network.Ends(traffic)
+            self._late_ps = self.values.overdue_after_ps
+            self._paths_of_plane = self.values.evs_per_plane_active
+            frames = framing(transport.rules, transport.srv6)
+            an_answer = max(transport.sack_bytes / transport.pmtu, 1.0)
+            ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
+            if transport.paths == "single":
+                actions = self._events["action"]
+                self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
+            else:
+                self._pools = Sprayed(*ways)
+        return Sizes(transport.pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer)
+
+    def _trimmed(self, parts: Parts) -> Floats:
+        """What headers of trimmed packets take of the receiver's port for each byte of data; they
+        go first. By flow.
+        """
+        none = np.zeros(len(self.ends.sender))
+        if isinstance(self.transport, RoceTransport) or not (
+            parts.queues.trim and self.transport.trim is not False
+        ):
+            return none
+        header_bytes = framing(self.transport.rules, self.transport.srv6).trimmed_bytes
+        pmtu, values = self.transport.pmtu, self.values
+        packets = self.traffic.packets(pmtu)
+        data = np.bincount(self.traffic.msg_dst, packets, self.traffic.n_nics)
+        trims = trims_of_nics(self.traffic, pmtu, values.max_window_bytes, values.bdp_bytes)
+        share = trims / np.maximum(data, 1) * header_bytes / values.data_packet_wire_bytes
+        found: Floats = share[self.traffic.qp_dst]
+        return found
+
+    def run(
+        self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
+    ) -> bool:
+        """Run until `until_ps`, `stop_ps` or the end; True when nothing is left to happen.
+
+        Ctrl-C ends it between two steps, a tenth of a second each.
+        """
+        until = min(t for t in (until_ps, self.stop_ps, LATEST_PS) if t is not None)
+        with held_back() as let_through:
+            while True:
+                let_through()
+                due = min(until, self._changes_at - 1)  # what breaks then is broken for all
+                why = self._advance(due)
+                if why == ss.HEAP:
+                    self.net = room.more_heap(self.net)
+                elif why == ss.TIMELINE:
+                    room.coarsen(self.net)
+                elif why == ss.REACHED and due < until:
+                    self._change(due + 1)
+                    why = ss.BUDGET  # not the end
+                if progress is not None:
+                    progress(self._progress())
+                if why == ss.FINISHED:
+                    return True
+                if why == ss.REACHED:
+                    self.net.ctl[0].now = max(self.net.ctl[0].now, until)
+                    return until == self.stop_ps
+
+    def _advance(self, until: int) -> int:
+        started = time.perf_counter()
+        why = int(loop.advance(self.net, self.fluid, until, EVENTS_A_STEP))
+        self.loop_s += time.perf_counter() - started
+        return why
+
+    def _progress(self) -> Progress:
+        c = self.net.ctl[0]
+        ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
+        return Progress(int(c.now), ended, self.traffic.n_sends, 0, self.loop_s)
+
+    @property
+    def _changes_at(self) -> int:
+        """When the fabric changes next, or what flows may use of it."""
+        own = min(self._agenda, default=NEVER)
+        routing: int = self._pools.next_at if self._routed else NEVER
+        last = self._n_applied == len(self._events)
+        return min(own, routing, NEVER if last else int(self._events["at_ps"][self._n_applied]))
+
+    def _change(self, at_ps: int) -> None:
+        """All that is due at this instant changes: faults begin or end, routing has converged."""
+        last = int(np.searchsorted(self._events["at_ps"], at_ps, "right"))
+        self._n_applied, first = last, self._n_applied
+        self.net.ctl[0].now = at_ps
+        before = self._planes
+        self._health.apply(self._events[first:last])
+        if self._routed:
+            self._pools.change(self._health, range(first, last), at_ps)
+            self._wait(at_ps)
+        self._planes = self._pools.planes(self._health)
+        self._lose(before, self._health.works, at_ps)
+        self._divide()
+        c = self.net.ctl[0]
+        if c.heap_n + c.reserve >= len(self.net.heap):
+            self.net = room.more_heap(self.net)
+        loop.settle(self.net, self.fluid)
+
+    def _wait(self, at_ps: int) -> None:
+        """Flows whose path is broken wait for routing, or for its repair, and then for their timer;
+        those that have waited too long fail.
+        """
+        passes = self._pools.carried(self._health) > 0
+        stuck = self._stuck_at < NEVER
+        new = ~passes & ~stuck
+        self._stuck_at[new] = at_ps
+        flow = self.fluid.flow
+        flow.left_bytes[new] += flow.rate[new] * self._late_ps  # what is under way
+        began, sends = np.asarray(flow.began_at), np.asarray(flow.entry) >= 0
+        for f in np.flatnonzero(passes & stuck).tolist():
+            since = max(int(self._stuck_at[f]), int(began[f]) if sends[f] else 0)
+            short = at_ps - since < self._late_ps  # what is sent later arrives
+            self._goes_on_at[f] = at_ps if short else self._timer_ps(since, at_ps)
+            self._agenda.append(int(self._goes_on_at[f]))
+            self._stuck_at[f] = NEVER
+        patience_ps = self._pools.patience_ps
+        if patience_ps < NEVER:
+            waits = self._stuck_at < NEVER
+            until = np.maximum(self._stuck_at, np.where(sends, began, at_ps)) + patience_ps
+            lost = waits & sends & (until <= at_ps)
+            for line in np.unique(flow.line[lost]).tolist():
+                loop.fail(self.net, self.fluid, line)
+                self._failed.append((line, at_ps))
+            self._stuck_at[lost] = NEVER - 1
+            if (waits & ~lost).any():
+                self._agenda.append(int(until[waits & ~lost].min()))
+        self._agenda = [at for at in set(self._agenda) if at > at_ps]
+
+    def _timer_ps(self, since_ps: int, at_ps: int) -> int:
+        """When the first timer fires from `at_ps` on, of those of a sender that has heard nothing
+        since then.
+        """
+        due, epoch = since_ps, 0
+        while due < at_ps:
+            due += self._pools.timer_ps(epoch)
+            epoch += 1
+        return due
+
+    def _lose(self, before: Floats, works: npt.NDArray[np.bool_], at_ps: int) -> None:
+        """What is under way on paths that have failed is lost, and so is what a sender puts on
+        them until it knows. Of its own port and of its peer's it is told (MRC 3.10); of other
+        paths each queue pair learns by losses.
+        """
+        flow, c = self.fluid.flow, self.fluid.c[0]
+        broken, self._broken = self._broken, self._pools.broken(self._health)
+        new = np.maximum(self._broken - broken, 0)
+        unknown = np.asarray(flow.broken) + new * flow.paths if c.learns else np.inf
+        flow.broken = np.minimum(unknown, self._broken * flow.paths)
+        stopped, back = self._worked & ~works, works & ~self._worked
+        self._worked = works
+        if back.any():
+            self._find_again(at_ps)
+        if not stopped.any():
+            return
+        gone = np.maximum(before - self._planes, 0).sum(axis=0)
+        share = gone / np.maximum(before.sum(axis=0), rates.TINY)
+        hit = np.flatnonzero((share > 0) & (np.asarray(flow.entry) >= 0))
+        self._wasted[hit] = flow.rate[hit] * share[hit]
+        self._knows_at[hit] = at_ps + c.late_ps
+        flow.left_bytes[hit] += self._wasted[hit] * c.late_ps
+        flow.last_lost_at[hit] = at_ps + np.where(new[hit] > 0, c.late_ps, 0)
+        if c.learns:
+            met = flow.left_bytes[hit] / c.packet_bytes * flow.broken[hit] / flow.paths[hit]
+            flow.broken[hit] -= np.minimum(flow.broken[hit], met)
+
+    def _find_again(self, at_ps: int) -> None:
+        """Something is back before the senders knew that it was gone: they lose no more on it."""
+        flow = self.fluid.flow
+        saved = np.flatnonzero((self._knows_at > at_ps) & (np.asarray(flow.entry) >= 0))
+        flow.left_bytes[saved] -= self._wasted[saved] * (self._knows_at[saved] - at_ps)
+        flow.last_lost_at[saved] = np.minimum(flow.last_lost_at[saved], at_ps)
+        self._knows_at[saved] = at_ps
+
+    def _divide(self) -> None:
+        """Give pools and flows what the fabric carries at present."""
+        fl = self.fluid
+        bytes_per_ps = self._pools.bytes_per_ps(self._health)
+        fl.pool.bytes_per_ps = bytes_per_ps
+        goes_on = (self._goes_on_at <= self.net.ctl[0].now) & (self._stuck_at == NEVER)
+        fl.flow.rate_max = np.where(goes_on, self._planes.sum(axis=0), 0)
+        ways = self._pools.ways(bytes_per_ps)
+        faint = np.asarray(fl.flow.answers) < FAINT
+        back = ways[:, DATA:]
+        of_faint = np.where(faint[:, None], back, -1)
+        back[faint] = -1
+        loop.reenter(self.net, fl, ways, of_faint)
+
+    def derived(self) -> dict[str, int]:
+        """All values derived at the start, with units in the names."""
+        found: dict[str, int] = self.values.as_dict()
+        return found
+
+    def counters(self) -> dict[str, int]:
+        """What is counted at this level: data packets, of messages that were sent."""
+        done = self.traffic.packets(self.transport.pmtu)[self.flows()["done_ps"] >= 0]
+        return {"data": int(done.sum()), "link_traversals": 0}
+
+    def errors(self) -> list[str]:
+        """Per message, why it failed; "" where it did not."""
+        failed = np.asarray(self.net.message.fate[: self.traffic.n_msgs]) == ss.FAILED
+        return [es.ERROR_TEXTS[es.RETRY_EXCEEDED] if each else "" for each in failed.tolist()]
+
+    def qp_errors(self) -> list[str]:
+        """One line per queue pair of the workload in error: which, why, when."""
+        src, dst = self.traffic.qp_src, self.traffic.qp_dst
+        return [
+            f"QPs of nic {int(src[line])} to nic {int(dst[line])}:"
+            f" {es.ERROR_TEXTS[es.RETRY_EXCEEDED]} at {at_ps / 1e6:.1f} us"
+            for line, at_ps in self._failed
+        ]
+
+    def pauses(self) -> list[dict[str, Any]]:
+        """Ports that flow control pauses: not known at this level."""
+        return []
+
+    def samples(self) -> None:
+        """Queues and losses over time: not known at this level."""
+
+
+def refuse(transport: Any) -> None:
+    """Raise `InputError` for a transport whose flows are not known."""
+    said = ""
+    if isinstance(transport, RoceTransport):
+        if transport.balances:
+            said = f"routing of {transport.name!r}: {transport.routing!r}"
+        elif not transport.pfc:
+            said = f"pfc of {transport.name!r}: false"
+    elif transport.paths not in policy.PATHS:
+        said = f"paths of {transport.name!r}: a policy of your own"
+    elif transport.cc not in policy.CONGESTION:
+        said = f"cc of {transport.name!r}: a policy of your own"
+    elif transport.paths == "single" and transport.hashed:
+        said = f"srv6 of {transport.name!r}: false with one path"
+    if said:
+        raise InputError(f'transport.{said} is not known at the flow level; set level = "packet"')
