@@ -285,10 +285,10 @@ class World(Told):
         return self.side.pauses(self.fabric, int(self.net.ctl[0].now))
 
     def _timeline(self) -> npt.NDArray[np.int64]:
-        return self.net.timeline if self._crew is None else self._crew.timeline()
+        return super()._timeline() if self._crew is None else self._crew.timeline()
 
     def _rate(self) -> npt.NDArray[np.int64]:
-        return self.net.rate if self._crew is None else self._crew.rate()
+        return super()._rate() if self._crew is None else self._crew.rate()
 
 
 def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTransport) -> None:
