@@ -15,6 +15,7 @@ from openmrc.jit import records
 from openmrc.sim.net import network
 from openmrc.traffic.earliest import Cost
 from openmrc.traffic.traffic import Traffic
+from openmrc.units import PS_BITS
 
 SEED_JITTER = 11  # purpose of a random stream, in addition to those of the packet level
 RING_MAX = 8  # messages of a QP that stand in line; others wait as they do for a send queue
@@ -109,7 +110,7 @@ def _after(traffic: Traffic, cost: Cost, sizes: Sizes, planes: int, rate_bps: in
 def _follow(fabric: Fabric, traffic: Traffic, sizes: Sizes) -> Floats:
     """How many packets of a message are due within the jitter of a link, all planes together."""
     packets = -(-traffic.msg_bytes // sizes.pmtu)
-    packet_ps = 8e12 * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
+    packet_ps = PS_BITS * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
     follow: Floats = 1 + np.minimum(packets - 1, fabric.n_planes * fabric.jitter_ps / packet_ps)
     return follow
 

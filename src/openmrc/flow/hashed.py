@@ -18,6 +18,7 @@ from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce import routing
 from openmrc.sim.roce.side import RoceSide
 from openmrc.sim.roce.transport import RoceTransport
+from openmrc.units import PS_BITS
 
 
 class Hashed:
@@ -31,7 +32,7 @@ class Hashed:
         self._reverse = parts.fabric.port_reverse
         self._n_taken = 0
         self.n_pools = parts.fabric.n_ports
-        self._rate = self.values.port_rate_bps / 8e12
+        self._rate = self.values.port_rate_bps / PS_BITS
         choose_planes(self._net, self._ro)
         self._find()
 
@@ -137,8 +138,7 @@ def break_or_mend(net, ro, number):
     action = int(fault.action)
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         changes.note_nic_port(net, int(fault.target), action == NIC_PORT_UP)
-        for i in range(ro.qp.shape[0]):
-            routing.choose_planes(net, ro, ro.qp[i])
+        choose_planes(net, ro)
     elif action != REVIEW_PATHS:
         changes.change(net, fault, action, int(fault.target))
 

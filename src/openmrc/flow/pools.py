@@ -21,6 +21,7 @@ from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
 from openmrc.flow.health import Floats, Health
 from openmrc.flow.state import DATA, LAST, WAY
+from openmrc.units import PS_BITS
 
 
 class Sprayed:
@@ -75,7 +76,7 @@ class Sprayed:
 
     def ways(self, bytes_per_ps: Floats) -> npt.NDArray[np.int32]:
         """The pools of each flow that may limit it, [flows, WAY], -1 where there is none."""
-        nic = float(self._fabric.port_rate_bps[0]) * self._fabric.n_planes / 8e12
+        nic = float(self._fabric.port_rate_bps[0]) * self._fabric.n_planes / PS_BITS
         may = bytes_per_ps < self._below * nic
         ways = self._ways.copy()
         rest = ways[:, 2:DATA]
@@ -88,7 +89,7 @@ class Sprayed:
         found = np.zeros((fabric.n_planes, n))
         carried = health.bytes_per_ps()
         between = (fabric.port_switch >= 0) & (fabric.port_peer_switch >= 0)
-        whole = bool((carried[between] == fabric.port_rate_bps[between] / 8e12).all()) and not (
+        whole = bool((carried[between] == fabric.port_rate_bps[between] / PS_BITS).all()) and not (
             health.denied.any()
         )
         for plane in range(fabric.n_planes):

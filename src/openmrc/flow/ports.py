@@ -22,6 +22,7 @@ from openmrc.sim.mrc.build import draw_evs
 from openmrc.sim.mrc.derive import Derived
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net.network import Ends, Index
+from openmrc.units import PS_BITS
 
 SEED_REHASH = 12  # purpose of a random stream, in addition to those of the packet level
 ROUTED = (PORT_DOWN, PORT_UP, PORT_DENY, PORT_ALLOW)  # what routing reacts to
@@ -54,7 +55,7 @@ class OnePath:
         for qps, _, evs, _ in draw_evs(fabric, transport, derived, ends, seed).blocks():
             these = ends.sends[qps]
             self._evs[ends.traffic_qp[qps[these]]] = evs[these, 0]
-        self._rate = float(derived.port_rate_bps) / 8e12
+        self._rate = derived.port_rate_bps / PS_BITS
 
     def bytes_per_ps(self, health: Health) -> Floats:
         """What each pool carries, [pools]."""

@@ -121,8 +121,7 @@ class TransportResult:
 
     def summary(self) -> dict[str, Any]:
         """This transport's object in `summary.json`."""
-        traversals = self.counters.get("link_traversals")
-        counted = traversals is not None and self.loop_s > 0
+        traversals = self.counters["link_traversals"]
         fct_ps = self.fct_ps
         roce: dict[str, Any] = {
             key: self.counters[f"roce.{key}"] for key in ROCE if f"roce.{key}" in self.counters
@@ -136,7 +135,7 @@ class TransportResult:
             "sim_time_us": us(self.now_ps),
             "loop_s": round(self.loop_s, 4),
             "link_traversals": traversals,
-            "link_traversals_per_s": round((traversals or 0) / self.loop_s) if counted else None,
+            "link_traversals_per_s": round(traversals / self.loop_s) if self.loop_s else None,
             "flows": self._flows(slice(None)),
             "goodput_gbps": self._goodput_gbps(),
             "ideal_us": us(self.ideal_ps),
