@@ -12,11 +12,12 @@ The names below are the public API. They load on first use: importing `openmrc` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from openmrc.version import __version__
 
+TYPE_CHECKING = False  # type checkers take it for True; `typing` is half the start of `mrc`
 if TYPE_CHECKING:
+    from typing import Any
+
     from openmrc.errors import InputError, MissingExtra, OpenMrcError, OutputError
     from openmrc.report.result import Result, simulate
     from openmrc.scenario.scenario import (

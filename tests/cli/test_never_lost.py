@@ -327,6 +327,59 @@ def test_what_python_drops_of_an_interrupt_is_raised_again(here: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (b"heard\n", b"", 0)
 
 
+LOADING = """
+import signal
+from openmrc.cli import interrupts
+
+interrupts.keep()
+try:
+    import slow
+    while True:
+        pass
+except KeyboardInterrupt:
+    import slow  # whole: it was not interrupted
+    print("heard")
+"""
+SLOW = """
+import signal, time
+
+class Half:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGTERM)
+
+class Whole:
+    half = Half()
+"""
+
+
+def test_an_interrupt_waits_until_a_module_has_loaded(here: Path) -> None:
+    """Python wraps what a class in the making raises in a RuntimeError: a traceback."""
+    (here / "loading.py").write_text(LOADING)
+    (here / "slow.py").write_text(SLOW)
+    done = shell('"$PYTHON" loading.py', here)
+    assert (done.stdout, done.stderr, done.returncode) == (b"heard\n", b"", 0)
+
+
+def test_a_module_that_never_loads_is_interrupted(here: Path) -> None:
+    program = LOADING.replace("    import slow  # whole: it was not interrupted\n", "")
+    at_once = program.replace(
+        "\ninterrupts.keep", "\ninterrupts.LOADED_WITHIN_S = 0\ninterrupts.keep"
+    )
+    (here / "loading.py").write_text(at_once)
+    forever = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True:\n    pass\n"
+    (here / "slow.py").write_text(forever)
+    done = shell('"$PYTHON" loading.py', here)
+    assert (done.stdout, done.stderr, done.returncode) == (b"heard\n", b"", 0)
+
+
+def test_ctrl_c_before_the_command_has_loaded_ends_it_silently(here: Path) -> None:
+    """Modules of the standard library that load first are where it was a traceback."""
+    (here / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (here / "ctrl_c.py").write_text("from openmrc.cli import main\nmain(['version'])\n")
+    done = shell('"$PYTHON" ctrl_c.py; echo $?', here)
+    assert (done.stdout, done.stderr) == (b"130\n", b"")
+
+
 # --- no cache ----------------------------------------------------------------------------------
 
 

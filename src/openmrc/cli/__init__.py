@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+TYPE_CHECKING = False  # type checkers take it for True; nothing is loaded before `main` runs
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in a process of its own; return its exit status."""
+    import _signal  # what `signal` is made of, without the time that takes
+
+    # While the command loads there is nothing to report: Ctrl-C ends it as SIGTERM does.
+    usual = _signal.getsignal(_signal.SIGINT)
+    if usual is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     from openmrc import ending
+    from openmrc.cli.command import main as run
+    from openmrc.cli.interrupts import keep
+    from openmrc.cli.streams import forget_messages
 
     try:
-        from openmrc.cli.interrupts import keep
-
+        _signal.signal(_signal.SIGINT, usual)
         keep()
-        from openmrc.cli.command import main as run
-        from openmrc.cli.streams import forget_messages
-    except KeyboardInterrupt:  # while it loads: there is nothing to report yet
-        return ending.status()
-    try:
         return run(argv)
+    except KeyboardInterrupt:  # before `run` handles it, or once more meanwhile
+        return ending.status()
     finally:
         forget_messages()

@@ -3,7 +3,8 @@
 Python raises KeyboardInterrupt at any point. In a callback from C, as LLVM makes them while code is
 loaded, or in a finaliser it cannot propagate: Python prints a traceback, drops it, and the command
 continues to its end. So a dropped one is raised again a moment later, until it is raised where it
-can be handled.
+can be handled. One that arrives while a module loads waits for the module: libraries take it for
+an error of their own, and a class in the making wraps it in another.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import signal
 import sys
 import threading
 import time
+from types import FrameType
 from typing import Any
 
 from openmrc.ending import alike, last
 
 AGAIN_AFTER_S = 0.01
+LOADED_WITHIN_S = 2.0  # what takes longer, such as a policy with an endless loop, is interrupted
+LOADER = "<frozen importlib._bootstrap>"
 _heard = threading.Event()
 
 
@@ -32,12 +36,22 @@ def keep() -> None:
     """
     alike()
     usual = sys.unraisablehook
+    held_since: list[float] = []
 
     def hook(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             threading.Thread(target=again, daemon=True).start()
         elif not _heard.is_set():
             usual(dropped)
+
+    def once_loaded(number: int, frame: FrameType | None) -> None:
+        if _loads(frame):
+            held_since[1:] = [time.monotonic()]  # the first stays
+            if held_since[-1] < held_since[0] + LOADED_WITHIN_S:
+                threading.Thread(target=again, daemon=True).start()
+                return
+        held_since.clear()
+        raise KeyboardInterrupt
 
     def again() -> None:
         # Within the hook, which a busy machine may hold up, it would be dropped for good.
@@ -51,3 +65,12 @@ def keep() -> None:
         _thread.interrupt_main(signal.Signals(last()))
 
     sys.unraisablehook = hook
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, once_loaded)
+
+
+def _loads(frame: FrameType | None) -> bool:
+    """Whether what runs there was called by the import of a module."""
+    while frame is not None and frame.f_code.co_filename != LOADER:
+        frame = frame.f_back
+    return frame is not None
