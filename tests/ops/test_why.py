@@ -463,6 +463,12 @@ def test_the_worst_stands_first_and_what_to_watch_last() -> None:
     assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
 
 
+def test_what_keeps_no_account_of_places_names_planes_that_are_too_narrow() -> None:
+    summary = SUMMARY | {"packets": {"retransmitted": 3}, "narrow_paths": ["plane 1: MTU?"]}
+    answer = why(replace(record(dead()), events=None, summary=summary))
+    assert "3 packets were sent again. In plane 1: MTU? Senders of this transport" in answer.text
+
+
 def verdict(cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()) -> Verdict:
     return Verdict(cause, kind, "", 0.1, 9, 90, 0, None, nats, 9.0, one_of)
 

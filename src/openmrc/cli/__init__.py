@@ -11,7 +11,8 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in a process of its own; return its exit status."""
-    import _signal  # what `signal` is made of, without the time that takes
+    # What `signal` is made of, without the time that it takes. Typeshed leaves it out.
+    import _signal  # type: ignore[import-not-found]
 
     # While the command loads there is nothing to report: Ctrl-C ends it as SIGTERM does.
     usual = _signal.getsignal(_signal.SIGINT)

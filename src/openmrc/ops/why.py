@@ -639,9 +639,11 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
 
 def _unknown(record: Record) -> str:
     again = record.summary["packets"]["retransmitted"]
+    narrow = "".join(f" In {line}" for line in record.summary.get("narrow_paths") or ())
     return (
-        f"{counted(again, 'packet was', 'packets were')} sent again. Senders of this transport keep"
-        " no account of paths, so endpoints cannot say where; probes could (mrc's own paths do)."
+        f"{counted(again, 'packet was', 'packets were')} sent again.{narrow} Senders of this"
+        " transport keep no account of paths, so endpoints cannot say where; probes could (mrc's"
+        " own paths do)."
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from openmrc.perf.ends import End
+from openmrc.verbs.tally import too_narrow
 
 SECOND = 1.0
 
@@ -75,8 +76,7 @@ def line(before: Look, now: Look, elapsed_s: float) -> str:
 def notices(before: Look, now: Look) -> list[str]:
     """What is new about planes whose paths are too narrow: a line for each."""
     return [
-        f"plane {plane}: {len(narrow)} of {now.evs[plane]} paths pass small packets and lose those"
-        f" with {min(narrow):,} B of data: MTU?"
+        too_narrow(plane, narrow, now.evs[plane])
         for plane, narrow in enumerate(now.narrow)
         if narrow and not before.narrow[plane]
     ]

@@ -63,6 +63,7 @@ class TransportResult:
     samples: Samples | None = None  # the run over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
     testimony: Testimony | None = None  # what senders know of their paths, if they were watched
+    narrow_paths: Sequence[str] = ()  # of a lab: planes with paths whose MTU may be too small
     uncut: str = ""  # why the fabric was not cut into shards for threads, if it was not
 
     def __repr__(self) -> str:
@@ -144,6 +145,7 @@ class TransportResult:
             "paths": {key: self.counters.get(key) for key in PATHS},
             **({"roce": roce} if roce else {}),
             "qp_errors": list(self.qp_errors),
+            **({"narrow_paths": list(self.narrow_paths)} if self.narrow_paths else {}),
             "bytes_verified": self.bytes_verified,
             **(jobs if self.jobs else {}),
             **({} if self.training is None else {"training": self.training.summary()}),

@@ -45,6 +45,7 @@ _TRANSPORT = {
     "slowdown_p100": Figure | None,
     "packets": _form("Packets", _all(Count | None, PACKETS)),  # None: not counted
     "qp_errors": list[str],
+    "narrow_paths?": list[str] | None,
     "jobs?": dict[str, _form("Job", {"flows": _FLOWS, "time_us": Time | None})] | None,  # type: ignore[misc]  # made by a call
     "training?": _form("Training", _TRAINING) | None,
 }

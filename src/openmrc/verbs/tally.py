@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class PathSum(NamedTuple):
     packets: int
     states: dict[str, int]
     narrow_bytes: int = 0
+
+
+def too_narrow(plane: int, narrow_bytes: Sequence[int], paths: int) -> str:
+    """The words on those of a plane's paths that have `PathSum.narrow_bytes`."""
+    return (
+        f"plane {plane}: {len(narrow_bytes)} of {paths} paths pass small packets and lose those"
+        f" with {min(narrow_bytes):,} B of data: MTU?"
+    )
 
 
 class Sums(NamedTuple):

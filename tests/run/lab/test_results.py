@@ -40,6 +40,7 @@ def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
     qp = dict.fromkeys(COUNTERS, 1) | {
         "error": "",
         "sends": True,
+        "paths": [(0, 0), (1, 4096), (1, 0), (1, 2048)],
         "qp": 0,
         "qpn": 7,
         "tx_packets": 5,
@@ -114,6 +115,12 @@ def test_a_message_that_failed_has_an_error_and_no_end() -> None:
     assert run.flow_errors[1] == "retry exceeded"
     assert run.qp_errors == ["QP 0x000007 of nic 0 to nic 1: retry exceeded"]
     assert run.now_ps == heard.ended_ps
+
+
+def test_a_plane_whose_paths_are_too_narrow_is_named_as_its_senders_see_it() -> None:
+    run = made(*told())  # of the two ends of a queue pair one sends
+    words = "plane 1: 2 of 3 paths pass small packets and lose those with 2,048 B of data: MTU?"
+    assert run.narrow_paths == [words] == run.summary()["narrow_paths"]
 
 
 def test_a_wrong_byte_ends_everything() -> None:

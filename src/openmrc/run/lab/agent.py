@@ -238,7 +238,8 @@ class Agent:
         self._rows("samples", self._samples)
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
-            self._line.send({"qp": {**one, **end.counters()}})
+            paths = [(ev["plane"], ev["narrow_bytes"]) for ev in end.evs()]
+            self._line.send({"qp": {**one, "paths": paths, **end.counters()}})
         self._line.send({"end": self._device.counters(), "astray": self._astray()})
 
     def _rows(self, name: str, rows: Sequence[Any]) -> None:

@@ -21,6 +21,7 @@ from openmrc.run.outcome import TransportResult
 from openmrc.sim.mrc.derive import Derived
 from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
+from openmrc.verbs.tally import too_narrow
 
 BIN_PS = 20_000 * US
 NO_TIME = -1
@@ -57,6 +58,7 @@ def result_of(
         flows=flows,
         flow_errors=texts,
         qp_errors=_qp_errors(plan, heard),
+        narrow_paths=_narrow_paths(heard),
         counters=_counters(heard),
         timeline=timeline,
         bin_ps=BIN_PS,
@@ -128,6 +130,17 @@ def _qp_errors(plan: Plan, heard: Heard) -> list[str]:
         src, dst = int(t.qp_src[one["qp"]]), int(t.qp_dst[one["qp"]])
         way = f"nic {src} to nic {dst}" if one["sends"] else f"nic {dst} from nic {src}"
         lines.append(f"QP {one['qpn']:#08x} of {way}: {one['error']}")
+    return lines
+
+
+def _narrow_paths(heard: Heard) -> list[str]:
+    """A line for each plane on whose paths senders believe the MTU to be too small."""
+    paths = [path for one in heard.qps if one["sends"] for path in one["paths"]]
+    lines = []
+    for plane in sorted({plane for plane, _ in paths}):
+        there = [narrow_bytes for at, narrow_bytes in paths if at == plane]
+        if narrow := [narrow_bytes for narrow_bytes in there if narrow_bytes]:
+            lines.append(too_narrow(plane, narrow, len(there)))
     return lines
 
 
