@@ -1,7 +1,8 @@
-"""How many cases a property of the engine is tried on, and which."""
+"""How many cases a property of the engine is tried on, which, and what plain Python leaves out."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from openmrc.jit import interpreted
@@ -15,3 +16,6 @@ COMMON = settings(
     phases=[Phase.explicit, Phase.generate],  # cases are small; making them smaller takes minutes
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+# A story that takes seconds in plain Python and says nothing there that shorter ones do not say.
+long = pytest.mark.skipif(interpreted(), reason="seconds in plain Python")

@@ -35,7 +35,7 @@ from openmrc.engine.ev import (
 )
 from openmrc.engine.state import NEVER, OUT, timestamp_of
 from openmrc.jit import compiled
-from tests.engine.cases import COMMON
+from tests.engine.cases import COMMON, long
 from tests.engine.pair import Pair
 
 N_PLANES, EVS_PER_PLANE = 2, 4
@@ -68,6 +68,7 @@ def test_the_events_have_the_names_of_their_constants() -> None:
         assert getattr(ev, event.name.replace(" ", "_").upper()) == number
 
 
+@long
 def test_nothing_but_the_table_assigns_the_state_of_an_ev() -> None:
     found = []
     root = Path(openmrc.__file__).parent

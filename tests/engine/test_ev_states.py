@@ -11,6 +11,7 @@ from openmrc.engine import packet as pk
 from openmrc.engine import policy, probes, rotation
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
+from tests.engine.cases import long
 from tests.engine.pair import US, Pair
 from tests.exposed import exposed
 
@@ -419,6 +420,7 @@ def test_row_11_a_marked_answer_counts_and_leaves_the_ev_in_skip() -> None:
     assert len(probes_on(pair, 0, 2)) == 1
 
 
+@long
 def test_row_11_the_nth_demotion_needs_twice_as_many_answers_at_most_eight() -> None:
     pair = stream(mpr=1024)
     needed = []
@@ -550,6 +552,7 @@ def test_row_11_each_queue_pair_may_ask_once_at_the_same_time(n_qps: int, burst:
     assert take_probe_token(pair.st, 0, probes.OF_PATHS, US) == 0
 
 
+@long
 def test_row_11_a_probe_held_back_by_the_budget_is_not_one_unanswered() -> None:
     """Spacing doubles once for each probe that was sent and not answered, however long the next one
     waits for its turn.
@@ -625,6 +628,7 @@ def test_row_11_a_path_that_lost_what_is_larger_than_a_probe_returns_by_a_packet
     pair.assert_intact()
 
 
+@long
 def test_row_11_a_path_that_is_wide_again_is_back_with_the_answer_to_its_trial() -> None:
     pair = narrow(0)
     pair.until(lambda: pair.blame(0, 2).narrow == 4)
@@ -640,6 +644,7 @@ def test_row_11_a_path_that_is_wide_again_is_back_with_the_answer_to_its_trial()
     pair.assert_intact()
 
 
+@long
 def test_row_11_a_trial_waits_for_a_packet_large_enough_and_probes_no_more() -> None:
     """Messages of 1,000 B neither return the path nor are risked on it."""
     pair = narrow(2000)
@@ -672,6 +677,7 @@ def test_row_11_a_path_that_lost_small_packets_needs_only_small_ones() -> None:
     pair.until(lambda: pair.path_state(0, 2) == "GOOD")
 
 
+@long
 def test_row_11_a_loss_after_a_delivery_as_large_says_nothing_of_sizes() -> None:
     pair = stream()
     for _ in range(3):
@@ -683,6 +689,7 @@ def test_row_11_a_loss_after_a_delivery_as_large_says_nothing_of_sizes() -> None
     assert pair.sent["rtx"] == 3
 
 
+@long
 def test_row_11_narrow_paths_everywhere_stop_nobody_and_return() -> None:
     """All paths pass 2,000 B only: messages of 1,000 B go on, and those of 4,096 B once the paths
     are wide again.
@@ -702,6 +709,7 @@ def test_row_11_narrow_paths_everywhere_stop_nobody_and_return() -> None:
     assert pair.path_states(0) + pair.path_states(1) == "G" * 8
 
 
+@long
 def test_row_11_a_narrow_plane_falls_silent_thrice_and_is_then_tried_packet_by_packet() -> None:
     pair = Pair(planes=4, evs=8, rate_gbps=10, messages=1024, region_bytes=16 << 20)
     pair.cut(plane=1, above=0)
@@ -755,6 +763,7 @@ def test_a_denied_backup_does_not_replace() -> None:
     assert set(order(pair, 6)) == {0, 2, 3}
 
 
+@long
 def test_losses_and_answers_of_a_denied_ev_change_nothing() -> None:
     pair = stream()
     pair.cut(ev=pair.ev(0, 2), kind="payload")
@@ -815,6 +824,7 @@ def test_row_36_a_path_that_answered_at_first_is_revived_like_any_other() -> Non
     assert (int(pair.q.n_bad_total), int(pair.q.n_revived)) == (1, 1)
 
 
+@long
 def test_row_36_the_first_two_probes_of_a_path_need_no_budget() -> None:
     """A dead plane of 64 paths is asked 128 times; after that the budget, here spent, rules."""
     pair = Pair(planes=2, evs=64, check_paths=True)

@@ -24,6 +24,7 @@ from openmrc.engine.fate import (
     TRIED,
     TRIMMED,
 )
+from tests.engine.cases import long
 from tests.engine.pair import OVERHEAD, Pair
 
 NOMINAL = 4096 + OVERHEAD
@@ -61,6 +62,7 @@ def test_the_events_have_the_names_of_their_constants() -> None:
         assert getattr(fate, event.name.replace(" ", "_").upper()) == number
 
 
+@long
 def test_nothing_but_the_table_assigns_a_fate() -> None:
     """But for a new packet, whose slot has no transmission yet."""
     found = []

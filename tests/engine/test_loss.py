@@ -11,6 +11,7 @@ from openmrc.engine import fate, loss, requester
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, GOOD
+from tests.engine.cases import long
 from tests.engine.pair import OVERHEAD, US, Pair
 from tests.exposed import exposed
 
@@ -427,6 +428,7 @@ def test_row_08_who_is_stuck_asks_on_all_planes_at_once(trimming: int, asked: li
     pair.assert_intact()
 
 
+@long
 def test_row_08_who_is_stuck_takes_the_answer_of_any_plane() -> None:
     """Three of four planes fall silent, both ways: the fourth tells what came."""
     pair = Pair(planes=4, trimming=0)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from openmrc.engine import packet as pk
+from tests.engine.cases import long
 from tests.engine.pair import US, Pair
 
 
@@ -32,6 +33,7 @@ def test_row_12_a_plane_that_delivers_nothing_is_silent_within_three_round_trips
     assert pair.q.n_epochs == 0
 
 
+@long
 def test_row_12_a_silent_plane_returns_with_its_first_revived_ev() -> None:
     pair = Pair(planes=4, evs=8, mpr=1024)
     pair.post(900 * 4096)
@@ -51,6 +53,7 @@ def test_row_12_a_silent_plane_returns_with_its_first_revived_ev() -> None:
     assert abs(used[1] - used[0]) <= 2
 
 
+@long
 def test_row_12_backups_are_not_tried_one_by_one_on_a_dead_plane() -> None:
     """8 active and 8 backup paths: what is lost is what was sent before the news came back."""
     pair = Pair(planes=4, evs=8, backup=8, mpr=1024)
@@ -144,6 +147,7 @@ def test_row_12_the_floor_holds_for_always_skip_too() -> None:
 # --- row 13
 
 
+@long
 def test_row_13_evs_of_a_plane_are_used_equally_to_within_one() -> None:
     pair = Pair(planes=2, evs=16, checked=False)
     pair.post(999 * 4096)
@@ -161,6 +165,7 @@ def test_row_13_planes_are_used_equally() -> None:
     assert set(used.values()) == {250}
 
 
+@long
 def test_row_13_the_rotation_is_reshuffled_each_64_rounds() -> None:
     pair = Pair(planes=1, evs=8, checked=False)
     pair.post(2 * 64 * 8 * 4096)

@@ -9,6 +9,7 @@ import pytest
 from openmrc.engine import packet as pk
 from openmrc.engine import policy, rotation
 from tests.engine.arriving import data
+from tests.engine.cases import long
 from tests.engine.pair import Pair
 from tests.exposed import exposed
 
@@ -134,6 +135,7 @@ def test_row_14_the_answer_to_a_second_probe_takes_another_path(
     assert pair.plane(1, qp=1).reverse_ev == second.ev
 
 
+@long
 def test_row_14_a_dead_reverse_path_is_left() -> None:
     pair = Pair(planes=2, evs=8)
     pair.cut(ev=pair.ev(0, 0), src=1)
@@ -146,6 +148,7 @@ def test_row_14_a_dead_reverse_path_is_left() -> None:
     assert pair.sent["rtx"] == 0
 
 
+@long
 def test_row_14_own_data_keeps_the_reverse_evs_fresh() -> None:
     """Both ends send, so nobody probes. The path on which end 1 answers dies on its way: its own
     data finds another.

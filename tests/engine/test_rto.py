@@ -9,6 +9,7 @@ import pytest
 from openmrc.engine import fate
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from tests.engine.cases import long
 from tests.engine.pair import FOREVER, US, Pair
 
 RESOURCE = (
@@ -182,6 +183,7 @@ def test_row_09_a_timeout_sends_to_no_ev_that_timed_out() -> None:
     assert not lost & again
 
 
+@long
 def test_row_09_no_charge_while_the_peer_is_heard() -> None:
     pair = Pair(planes=1, checked=False)
     pair.post(1000 * 4096)
