@@ -571,6 +571,14 @@ def test_what_is_no_text_is_refused_in_words(text: Any) -> None:
         parse_scenario(text)
 
 
+@pytest.mark.parametrize("given", [None, 3, ["a"]])
+def test_what_is_neither_a_file_nor_tables_is_refused_in_words(given: Any) -> None:
+    with pytest.raises(InputError, match="is not the name of a file; make_scenario takes dicts"):
+        load_scenario(given)
+    with pytest.raises(InputError, match="is not a dict; load_scenario reads a file"):
+        make_scenario(given)
+
+
 @pytest.mark.parametrize(
     ("tables", "overrides", "message"),
     [

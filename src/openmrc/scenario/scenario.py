@@ -175,7 +175,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     "-" is standard input; files that it names are relative to the working directory. Raises
     `InputError` with the file, the key's path, the value and the accepted values.
     """
-    path = Path(path)
+    path = _file(path)
     text = read_text(path, "a scenario file")
     source, name = _names_of(path)
     return parse_scenario(text, overrides, source=source, base=path.parent, name=name)
@@ -186,7 +186,7 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
 
     Raises `InputError` as `load_scenario` does.
     """
-    path = Path(path)
+    path = _file(path)
     source, name = _names_of(path)
     tables = _tables_of(read_text(path, "a scenario file"), source)
     if not tables:
@@ -194,6 +194,12 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     raw: Table = {"name": name} | tables
     raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # never run
     return _from_tables(raw, overrides, source, path.parent)
+
+
+def _file(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise InputError(f"scenario: {path!r} is not the name of a file; make_scenario takes dicts")
+    return Path(path)
 
 
 def _names_of(path: Path) -> tuple[str, str]:
@@ -245,6 +251,8 @@ def make_scenario(
     Files are relative to `base`, by default the working directory. Raises `InputError` as
     `load_scenario` does.
     """
+    if not isinstance(tables, Mapping):
+        raise InputError(f"scenario: {tables!r} is not a dict; load_scenario reads a file")
     return _from_tables(
         {"name": name} | plain(tables), overrides, "scenario", base or Path(), "overrides"
     )
