@@ -87,12 +87,14 @@ def draw(seed: int, nics: Sequence[int] = NICS) -> dict[str, Any]:
     tables["transport"] = pick(
         *[tables["transport"]] * 4, _variant(tables["transport"], pick), _roce(pick), _roce(pick)
     )
+    if tables["transport"].get("kind") == "roce":
+        tables["transport"] |= _routing(pick)
     _leave_out_idle(tables)
     if not _windows_fit(fabric, tables["workload"]):
         # Fixed windows collapse: timeouts in step, each burst lost again, for seconds. So does
         # go-back-N where full queues drop.
         roce = tables["transport"].get("kind") == "roce"
-        tables["transport"] |= {"pfc": True, "buffer": "4MB"} if roce else {"cc": "nscc"}
+        tables["transport"] |= {"pfc": True, "buffer": "5MB"} if roce else {"cc": "nscc"}
     built = make_scenario(tables).fabric.build()
     tables["fault"] = list(_faults(built, seed, pick))
     if fabric["switching"] == "store-and-forward":
@@ -151,7 +153,7 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
         "pmtu": pick(1024, 2048, 4096, 4096, 8192),
         "cc": pick("dcqcn", "dcqcn", "none"),
         "profile": pick("default", "lenient", "aggressive", "most-aggressive", "paper"),
-        **pick({"buffer": "4MB"}, {"buffer": "40MB"}, {"pfc": False}),
+        **pick({"buffer": "5MB"}, {"buffer": "40MB"}, {"pfc": False}),
         "ack_every": pick(1, 4, 100),
         "rto": ROCE_RTO,
         "rto_first": pick("1ms", ROCE_RTO),
@@ -163,11 +165,24 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def _routing(pick: Callable[..., Any]) -> dict[str, Any]:
+    """Switches that hash, or balance, and what the latter and their NICs have of their own."""
+    routing = pick("hashed", "adaptive", "adaptive", "spray")
+    if routing == "hashed":
+        return {}
+    recovery = pick({"recovery": "timer"}, {"reordering": pick("2us", "20us")})
+    steps = {"load_steps": pick([0.05, 0.1, 0.2], [1.0])} if routing == "adaptive" else {}
+    ties, failover = pick("random", "rotation"), pick("20us", "2ms")
+    return {"routing": routing, "ties": ties, "failover": failover, **steps, **recovery}
+
+
 def _leave_out_idle(tables: dict[str, Any]) -> None:
     """Remove drawn keys that would have no effect: a scenario must not have them."""
     transport, fabric = tables["transport"], tables["fabric"]
     if transport.get("kind") == "roce":
         idle = {"profile"} if transport["cc"] == "none" else set()
+        idle |= {"local_repair"} if "routing" in transport else set()
+        idle |= {"failover"} if fabric.get("planes", 1) == 1 else set()
         for key in ("trim", "ecn_last_hop", "forwarding"):
             fabric.pop(key, None)
     else:
@@ -176,7 +191,8 @@ def _leave_out_idle(tables: dict[str, Any]) -> None:
     one_path = fabric.get("planes", 1) * fabric["t0_up"] == 1
     one_t0 = fabric["nics"] <= fabric["t0_down"]
     idle |= {"convergence"} if one_path or one_t0 else set()
-    idle |= {"local_repair"} if fabric["t0_up"] == 1 or one_t0 else set()
+    no_choice = fabric["t0_up"] == 1 or one_t0
+    idle |= {"local_repair", "load_steps", "ties"} if no_choice else set()
     for key in idle:
         transport.pop(key, None)
 
