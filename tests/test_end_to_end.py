@@ -111,13 +111,18 @@ def test_control_c_prints_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
 def test_the_picture_of_the_readme_is_that_of_the_demo() -> None:
     """After a change of the protocol: `mrc demo`, `cp openmrc-demo/goodput.png docs/demo.png`."""
-    drawn = imread(BytesIO(goodput_png(simulate(demo_scenario()))), format="png")
+    result = simulate(demo_scenario())
+    drawn = imread(BytesIO(goodput_png(result)), format="png")
     kept = imread(ROOT / "docs/demo.png")
     assert drawn.shape == kept.shape
     other = (abs(drawn - kept) > 0.1).any(axis=2)
     assert (
         other.mean() < 0.002
     )  # letters of another version of the fonts; another run is 1 % and more
+    mrc, *others = (run.summary()["whole_us"] for run in result.transports)
+    said = " ".join((ROOT / "README.md").read_text().split())
+    for us in others:
+        assert f" {us / mrc:.2f} times as long" in said
 
 
 @pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
