@@ -23,7 +23,7 @@ class Look:
     at: float
     payload_out: int
     payload_in: int
-    retransmitted: int
+    lost: int  # packets that went again, without those that only tried a path
     port_bytes: list[int]
     evs: list[int]
     evs_bad: list[int]
@@ -46,7 +46,7 @@ def look(end: End) -> Look:
         time.perf_counter(),
         sum(c["tx_bytes"] for c in counters),
         sum(c["rx_bytes"] for c in counters),
-        sum(c["rtx"] for c in counters),
+        sum(c["rtx"] - c["trial"] for c in counters),
         [port["tx_bytes"] + port["rx_bytes"] for port in ports],
         evs,
         bad,
@@ -68,7 +68,7 @@ def line(before: Look, now: Look, elapsed_s: float) -> str:
     return (
         f"{elapsed_s:4.0f} s  {gbps(now.payload_out - before.payload_out)} Gb/s out"
         f"  {gbps(now.payload_in - before.payload_in)} in"
-        f"  lost {now.retransmitted - before.retransmitted}"
+        f"  lost {now.lost - before.lost}"
         f"  planes {' '.join(rates)}  EVs bad {' '.join(bad)}"
     )
 

@@ -155,6 +155,26 @@ def test_a_history_that_can_no_longer_be_written_ends_the_controller_in_a_line(
     assert said.endswith("make room, or name another --history\n")
 
 
+@pytest.mark.parametrize("ports", ["--port {} --http-port 0", "--port 0 --http-port {}"])
+def test_a_controller_whose_port_is_used_says_which_and_what_to_do(
+    ports: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OPENMRC_SECRET", SECRET.hex())
+    (tmp_path / "fabric.toml").write_text(SCENARIO)
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        asked = ports.format(used.getsockname()[1])
+        assert main(["ops", "controller", str(tmp_path / "fabric.toml"), *asked.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    said = asked.replace(" --http", ", --http")
+    assert line == (
+        f"mrc: --listen 127.0.0.1, {said}: Address already in use; end what listens there"
+        " (ss -tlnp), or name others"
+    )
+
+
 @contextlib.contextmanager
 def controller(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """The command, the port of its agents, and its address for browsers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sqlite3
 import sys
 import time
@@ -276,7 +277,12 @@ def _controller(arguments: argparse.Namespace) -> int:
                 Path(arguments.scenario).stem,
             )
         except (OSError, OverflowError) as error:
-            raise InputError(f"--listen, --port, --http-port: {error}; name others") from None
+            asked = f"--listen {arguments.listen}, --port {arguments.port}"
+            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+            raise InputError(
+                f"{asked}, --http-port {arguments.http_port}: {why}; end what listens there"
+                " (ss -tlnp), or name others"
+            ) from None
         with controller:
             scheme = "http" if tls is None else "https"
             address = arguments.listen or "0.0.0.0"
