@@ -122,7 +122,14 @@ def _by_port(record: Record, lost: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def claim(record: Record, finding: Finding) -> Claim:
-    """Return what a finding says. Its times are those at which losses were noticed."""
+    """Return what a finding says. Its times are those at which losses were noticed, unless it says
+    its edges as ranges.
+    """
+    if finding.began_us is not None and finding.ended_us is not None:
+        last_us, well_us = finding.ended_us
+        over_us = math.inf if well_us is None else well_us
+        every = tuple(ports_of(record.fabric, it) for it in (finding.where, *finding.one_of))
+        return Claim(finding.where, every, finding.began_us, (last_us, over_us), finding.dead)
     back_us = math.inf if finding.back_us is None else max(finding.back_us, finding.until_us)
     return Claim(
         finding.where,

@@ -60,6 +60,24 @@ def test_watching_changes_nothing(dead: Result) -> None:
     assert len(path_table(alone.transports[0])) == len(link_table(alone.transports[0])) == 0
 
 
+def test_what_senders_said_of_each_loss_adds_up_to_what_paths_lost(dead: Result) -> None:
+    account = dead.account
+    lost = account.filter(pl.col("became").is_in(["lost", "probe lost"]))
+    assert len(lost) == dead.paths["lost"].sum() > 0
+    assert (account["known_us"] > account["sent_us"]).all()
+    assert account["sent_us"].is_sorted()
+
+
+def test_what_ports_counted_by_ticks_adds_up_to_what_they_counted(dead: Result) -> None:
+    for name in ("packets", "dropped", "trimmed_here", "packets_out", "damaged"):
+        mine, theirs = (
+            it.group_by("port").agg(pl.col(name).sum()).filter(pl.col(name) > 0).sort("port")
+            for it in (dead.counts, dead.links)
+        )
+        assert mine.equals(theirs), name
+    assert 0 < dead.counts["answered"].sum() <= dead.counts["packets"].sum()
+
+
 def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -> None:
     (run,) = dead.transports
     fabric = dead.scenario.build()[0]

@@ -43,7 +43,7 @@ UNPROVEN = 2
 LATE_MAX = 0.2  # at which dead paths still stand out
 PMTU_BYTES = 4096
 JUDGED_US = 300.0  # after which packets in flight have been judged lost: an RTO
-FILES = ("events", "paths", "links")
+FILES = ("events", "paths", "links", "account", "counts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,8 @@ class Record:
     # What went into switches and did not come out; None if the run was stopped before its end.
     missing: balance.Missing | None = None
     damaged: damage.Damaged | None = None  # what NICs got with a wrong iCRC
+    account: pl.DataFrame | None = None  # of packets and probes, one by one
+    counts: pl.DataFrame | None = None  # of ports; ports are those of `known`
     hung: tuple[Hang, ...] = ()  # switches that sent nothing while packets came in
 
     @property
@@ -249,7 +251,7 @@ def read(directory: Path) -> list[Record]:
         around = outline(fabric) if hashed else None
         known = fabric if around is None else around.fabric
         knows = "events" in frames and _keeps_account(transport)
-        for table in ("events", "paths") if knows else ():
+        for table in ("events", "paths", "account") if knows else ():
             _check_paths(saved, table, frames[table], name, known)
         of = {each: _of(frame, name) for each, frame in frames.items()}
         events = of["events"] if knows else None
@@ -257,9 +259,10 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        missing, damaged = None, None
+        missing, damaged, counts = None, None, None
         hung: tuple[Hang, ...] = ()
         if events is not None:
+            counts = of["counts"] if around is None else _by_outline(of["counts"], around)
             hung = tuple(hangs(fabric, links))
             if around is not None:
                 links = _by_outline(links, around)
@@ -271,7 +274,7 @@ def read(directory: Path) -> list[Record]:
         found.append(
             Record(
                 name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
-                missing, damaged, hung,
+                missing, damaged, of["account"] if events is not None else None, counts, hung,
             )
         )  # fmt: skip
     return found

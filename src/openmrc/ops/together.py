@@ -48,6 +48,11 @@ class Finding:
     links: tuple[str, ...] = ()  # of a transceiver or NIC: those of its links that lost packets
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
     narrow_bytes: int = 0  # its paths pass small packets, and lose those with so much payload
+    times: int = 1  # how often it was bad
+    # Edges as ranges: seen well last and lost first at; lost last and seen well again at, None if
+    # it never was. None where they are not known so.
+    began_us: tuple[float, float] | None = None
+    ended_us: tuple[float, float | None] | None = None
     earliest_us: float | None = None  # from when on it may have been bad, without a loss by chance
 
 

@@ -8,7 +8,7 @@ place is reported once, and not at all if other reported ones explain most of it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,10 +67,28 @@ class Answer:
         }
 
 
+class Window(NamedTuple):
+    """What is asked for: times in us of the run, and queue pairs, all if that is None."""
+
+    from_us: float
+    until_us: float
+    qps: set[int] | None
+
+
+Finder = Callable[[Record, Record, Window], Sequence[Finding]]
+
+
 def why(
-    record: Record, job: str | None = None, step: int | None = None, since_us: float = 0.0
+    record: Record,
+    job: str | None = None,
+    step: int | None = None,
+    since_us: float = 0.0,
+    find: Finder | None = None,
 ) -> Answer:
     """Return why a run was slow: as a whole, from a time on, in a step, or for a job.
+
+    `find` determines the places that broke, from the record and from the record with only those
+    losses that are asked for.
 
     Raises `InputError` for a job or step that does not exist.
     """
@@ -81,13 +99,22 @@ def why(
         return Answer(record.name, False, (), f"{opening} {_unknown(record)}")
     rows = _during(record.paths, "first_us", "last_us", from_us, until_us)
     qps = None if job is None else set(flows["qp"].to_list())
+    seen = replace(record, paths=rows)
+    found = (find or _by_rules)(record, seen, Window(from_us, until_us, qps))
+    findings = tuple(sorted(found, key=_harm))
+    return Answer(
+        record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
+    )
+
+
+def _by_rules(record: Record, seen: Record, window: Window) -> Sequence[Finding]:
+    from_us, until_us, qps = window
     down = [
         one for one in downs.spans(record) if from_us <= one.until_us and one.since_us <= until_us
     ]
-    seen = replace(record, paths=rows)
     told = downs.findings(seen, down)
     known = downs.explained(seen, down)
-    seen = replace(seen, paths=rows.filter(~known))
+    seen = replace(seen, paths=seen.paths.filter(~known))
     told += (_told(seen, one, qps) for one in _verdicts(seen))
     # Where switches hash, places of which one lost packets are all that the packets may cross:
     # that several have some of them in common means nothing.
@@ -97,10 +124,7 @@ def why(
     places_ = doubts.without_drops(record, [*joined, *alone])
     hung = [it for it in record.hung if from_us <= it.until_us and it.since_us <= until_us]
     places_ = with_hangs(record.fabric, places_, hung, JUDGED_US)
-    findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
-    return Answer(
-        record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
-    )
+    return doubts.without_echoes(record, places_)
 
 
 # --- where
@@ -678,6 +702,8 @@ def _sentence(record: Record, it: Finding) -> str:
         more = f" or {len(it.one_of) - OTHERS_MAX} more" if len(it.one_of) > OTHERS_MAX else ""
         place = f"One of {place}, {', '.join(others)}{more}"
     span = f"from {_time(it.since_us)} to {_time(it.until_us)}"
+    if it.times > 1:
+        span = f"{it.times} times {span}"
     if it.downs:
         return _down(it, place, span)
     if it.counted and not it.paths and it.kind == causes.SWITCH:

@@ -66,7 +66,7 @@ def _tables(result: Result) -> list[str]:
         "flows",
         "timeline",
         *(["steps"] if trained else []),
-        *(["events", "paths", "links"] if watched else []),
+        *(["events", "paths", "links", "account", "counts"] if watched else []),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.parquet import check_room
-from openmrc.run.witness import COUNTED, EVENTS
+from openmrc.run.witness import BECAME, COUNTED, EVENTS
 from openmrc.units import QUANTITY_MAX, US
 
 if TYPE_CHECKING:
@@ -101,6 +101,21 @@ TABLES: dict[str, dict[str, Column]] = {
         "first_us": _TIME_US,
         "last_us": _TIME_US,  # may be before first_us: a loss and a missed probe are timed apart
         "narrow_bytes": _COUNT,
+    },
+    "account": {
+        "transport": _NAME,
+        "sent_us": _TIME_US,
+        "known_us": _TIME_US,
+        "qp": _COUNT,
+        "src": _NIC,
+        "dst": _NIC,
+        "ev": _EV,
+        "became": Column(TEXT, most=BECAME),
+    },
+    "counts": {
+        **_OF_BINS,
+        "port": Column(WHOLE, most="ports"),
+        **dict.fromkeys(("packets", "answered", *COUNTED), _COUNT),
     },
     "links": {
         **_OF_BINS,

@@ -114,6 +114,18 @@ class Result:
         return self._stacked("link_table")
 
     @property
+    def account(self) -> pl.DataFrame:
+        """One row per transport and packet or probe that was judged lost, or probe that was
+        answered, as in `account.parquet`; times in us.
+        """
+        return self._stacked("account_table")
+
+    @property
+    def counts(self) -> pl.DataFrame:
+        """One row per transport, tick and directed port in use, as in `counts.parquet`."""
+        return self._stacked("count_table")
+
+    @property
     def figures(self) -> pl.DataFrame:
         """One row per transport: the summary's figures, named by their place in it
         (`flows.fct_us.p100`).

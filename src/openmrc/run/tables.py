@@ -14,7 +14,7 @@ from openmrc.errors import MissingExtra
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
-from openmrc.run.witness import COUNTED, EVENTS
+from openmrc.run.witness import BECAME, COUNTED, EVENTS, FINE
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
@@ -238,10 +238,40 @@ def link_table(run: TransportResult) -> pl.DataFrame:
     return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})
 
 
-def _of_bins(run: TransportResult, bins: LongArray) -> dict[str, Any]:
-    """The first columns of rows that belong to these bins of a testimony."""
+def account_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row for each packet or probe that a sender judged lost, and for each probe that
+    was answered: when it left, when the sender knew, its path, and what became of it. What is
+    "late" was judged lost, and proved to be none.
+    """
+    columns = {} if run.testimony is None else run.testimony.account
+    n = len(columns.get("qp", ()))
+    return pl.DataFrame(
+        {
+            "transport": pl.Series([run.name] * n, dtype=pl.String),
+            "sent_us": _whole(columns, "sent_ps") / US,
+            "known_us": _whole(columns, "known_ps") / US,
+            **{name: _whole(columns, name) for name in ("qp", "src", "dst", "ev")},
+            "became": pl.Series(np.array(BECAME)[_whole(columns, "became")], dtype=pl.String),
+        }
+    )
+
+
+def count_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row for each tick and directed port in use: the packets that senders put on paths
+    across it, those of which they got answers, and what the port counts, as in `link_table`.
+    """
     seen = run.testimony
-    width, end = (0, 0) if seen is None else (seen.bin_ps, seen.end_ps)
+    ticks = np.zeros((0, 2 + len(COUNTED), 0), np.int32) if seen is None else seen.ticks
+    rows, ports = np.nonzero(ticks.any(axis=1))
+    names = ("packets", "answered", *COUNTED)
+    counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(names)}
+    return pl.DataFrame({**_of_bins(run, rows, FINE), "port": ports, **counts})
+
+
+def _of_bins(run: TransportResult, bins: LongArray, parts: int = 1) -> dict[str, Any]:
+    """The first columns of rows that belong to these bins of a testimony, or parts of bins."""
+    seen = run.testimony
+    width, end = (0, 0) if seen is None else (seen.bin_ps // parts, seen.end_ps)
     return {
         "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
         "from_us": bins * width / US,

@@ -14,6 +14,9 @@ link and bin; there are at most `BINS_MAX` bins, because neighbours are merged w
 up. A loss that proves to be none, because the packet or the answer only came late, is taken back,
 however late that is.
 
+Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
+and what ports counted in bins four times finer: the basis of `mrc why --by model`.
+
 A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
 of the path itself until its probes stay unanswered; or because of repeated marks, which mean
 congestion and not loss. A NIC also records its own ports that go down and come back.
@@ -46,7 +49,14 @@ EVENTS_MAX = 2**19  # later ones are only counted
 EVS_MAX = 2**23  # of a run that is recorded: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
 
+FINE = 4  # ticks of a bin: ports are read as often
+ANSWERS_MAX = 2**19  # of probes that are recorded; later ones are not
+
 COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged")
+
+# What became of what a sender sent.
+BECAME = ("lost", "late", "probe lost", "probe late", "probe answered")
+ANSWERED = BECAME.index("probe answered")
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
 EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
@@ -74,6 +84,12 @@ class Testimony(NamedTuple):
     # [bins, ports] packets put on paths across each directed port; on average, if switches hash
     sent: LongArray
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
+    # One row for each packet or probe that was judged lost, and for each probe that was answered:
+    # sent_ps, known_ps, qp, src, dst, ev, became (a number of `BECAME`).
+    account: dict[str, Array]
+    # [ticks, 2 + COUNTED, ports] packets put on paths across each directed port, those of which the
+    # sender got answers, and what ports count.
+    ticks: Array
     # [bins, ports] what a port counts: packets of any class for which its queues had no room,
     # packets that it trimmed, packets that it sent, trimmed ones and those of endpoints as well
     dropped: LongArray
@@ -112,6 +128,11 @@ class Witness:
         self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
         self._counted = np.zeros((len(COUNTED), self._bins_max, n_ports), np.int64)
         self._counted_before = np.zeros((len(COUNTED), n_ports), np.int64)
+        self._ticks: list[Array] = []
+        self._told_before = np.zeros((2, n_evs), np.int32)  # packets sent and answered, by EV
+        self._ports_before = np.zeros((len(COUNTED), n_ports), np.int64)
+        self._answers: list[dict[str, Array]] = []
+        self._n_answers = 0
         self._n_bins = 0
         self.bin_ps = self._base_rtt_ps * BIN_RTTS
         self._losses: list[dict[str, Array]] = []
@@ -123,11 +144,16 @@ class Witness:
 
     @property
     def due_ps(self) -> int:
-        """When the next reading is due, ps: the end of the current bin."""
-        return (self._n_bins + 1) * self.bin_ps
+        """When the next reading is due, ps: the end of the current tick."""
+        return (len(self._ticks) + 1) * self.bin_ps // FINE
 
     def take(self) -> None:
         """The simulated time is `due_ps`: record what was told since the last time."""
+        self._tick()
+        if len(self._ticks) % FINE == 0:
+            self._bin()
+
+    def _bin(self) -> None:
         self._read()
         self._count()
         self._n_bins += 1
@@ -137,7 +163,8 @@ class Witness:
     def testimony(self) -> Testimony:
         """Return the record up to now. The run must not continue afterwards."""
         end_ps = int(self._world.net.ctl[0].now)
-        self.take()
+        self._tick()
+        self._bin()
         lossy = self._rows()
         lossy["narrow_bytes"] = self._narrow_bytes[lossy["ev_at"]].astype(np.int64)
         return Testimony(
@@ -148,6 +175,8 @@ class Witness:
             self._named(lossy),
             self._sent[: self._n_bins],
             self._trimmed[: self._n_bins],
+            self._all_account(),
+            np.stack(self._ticks),
             *self._counted[:, : self._n_bins],
         )
 
@@ -169,10 +198,15 @@ class Witness:
         # the answer to a probe was due a round trip after it left; it is missed when the next does
         due = np.where(missed[rows], np.minimum(sent_ps + self._base_rtt_ps, when), when)
         of = {"bin": np.full(len(rows), self._n_bins), "ev_at": at[rows], "probe": missed[rows]}
+        of["known_ps"] = when
         self._losses.append(of | {"sent_ps": sent_ps, "when_ps": due})
         rows = np.flatnonzero((what == account.LATE) | (what == account.PROBE_LATE))
         probe = what[rows] == account.PROBE_LATE
         self._late.append({"ev_at": at[rows], "probe": probe, "sent_ps": told["sent_at"][rows]})
+        rows = np.flatnonzero(what == account.PROBE_ANSWERED)[: ANSWERS_MAX - self._n_answers]
+        self._n_answers += len(rows)
+        sent_ps, when = told["sent_at"][rows], told["at"][rows]
+        self._answers.append({"ev_at": at[rows], "sent_ps": sent_ps, "known_ps": when})
 
     def _note(self, at: LongArray, when: LongArray, event: Array) -> None:
         at, when, event = (each[event != NO_EVENT] for each in (at, when, event))
@@ -196,11 +230,28 @@ class Witness:
         ports = _columns(self._ports, tuple(paths))
         return {name: np.concatenate([paths[name], ports[name]]) for name in paths}
 
+    def _all_account(self) -> dict[str, Array]:
+        """What became of what was sent, in order."""
+        names = ("ev_at", "sent_ps", "known_ps")
+        losses, proved = self._all_losses()
+        answers = _columns(self._answers, names)
+        became = 2 * losses["probe"] + proved
+        found = {name: np.concatenate([losses[name], answers[name]]) for name in names}
+        found["became"] = np.append(became, np.full(len(answers["ev_at"]), ANSWERED))
+        order = np.lexsort((found["became"], found["ev_at"], found["sent_ps"]))
+        order = order[found["sent_ps"][order] >= 0]
+        return self._named({name: column[order] for name, column in found.items()})
+
+    def _all_losses(self) -> tuple[dict[str, Array], Array]:
+        """All losses, and which of them proved to be none."""
+        names = ("bin", "ev_at", "sent_ps", "when_ps", "known_ps", "probe")
+        losses = _columns(self._losses, names)
+        return losses, _false_alarms(losses, _columns(self._late, ("ev_at", "sent_ps", "probe")))
+
     def _rows(self) -> dict[str, Array]:
         """Losses by bin and path, without those that proved to be none, and what was sent then."""
-        losses = _columns(self._losses, ("bin", "ev_at", "sent_ps", "when_ps", "probe"))
-        late = _columns(self._late, ("ev_at", "sent_ps", "probe"))
-        left = ~_false_alarms(losses, late)
+        losses, proved = self._all_losses()
+        left = ~proved
         losses = {name: column[left] for name, column in losses.items()}
         n = len(self._used)
         keys, which = np.unique(losses["bin"] * n + losses["ev_at"], return_inverse=True)
@@ -215,6 +266,19 @@ class Witness:
         }
 
     # --- bins
+
+    def _tick(self) -> None:
+        """Read the counters of paths and ports at the end of a tick."""
+        engine = self._world.engine
+        told = np.stack([np.asarray(engine.ev.used), np.asarray(engine.tally).sum(axis=1)])
+        told = told.astype(np.int32)
+        at = np.flatnonzero((told != self._told_before).any(axis=0))
+        at = at[self._qp_of(at) >= 0]
+        new = (told - self._told_before)[:, at]
+        ports = self._by_ports()
+        here = [self._summed(at, each) for each in new] + [*(ports - self._ports_before)]
+        self._ticks.append(np.stack(here).astype(np.int32))
+        self._told_before, self._ports_before = told, ports
 
     def _count(self) -> None:
         """Read the counters of paths and ports at the end of a bin."""
@@ -251,6 +315,10 @@ class Witness:
             counts[half:] = 0
         self._n_bins = half
         self.bin_ps *= 2
+        if len(self._ticks) % 2:
+            self._ticks.append(np.zeros_like(self._ticks[-1]))
+        pairs = zip(self._ticks[0::2], self._ticks[1::2], strict=True)
+        self._ticks = [one + other for one, other in pairs]
         for part in (*self._losses, *self._lossy):
             part["bin"] //= 2
 

@@ -22,7 +22,7 @@ from openmrc.ops import records
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
 from openmrc.ops.together import Finding
-from openmrc.ops.why import why
+from openmrc.ops.why import Finder, why
 from openmrc.say import counted
 
 UP, DOWN = 1, 2
@@ -31,21 +31,23 @@ SPAN_US = 3600 * 10**6  # of a history, shown at first
 MARGIN = 0.02  # of the time line after the last event on it
 
 
-def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
-    """Return the content for a results directory (`mrc run --out`)."""
+def of_run(
+    directory: Path, transport: str | None = None, find: Finder | None = None
+) -> dict[str, Any]:
+    """Return the content for a results directory (`mrc run --out`); `find`: see `why`."""
     found = records.read(directory)
     names = [record.name for record in found]
     if transport is not None and transport not in names:
         raise InputError(f"--transport {transport}: is not there; the run has {', '.join(names)}")
     record = found[names.index(transport) if transport is not None else 0]
-    answer = why(record)
+    answer = why(record, find=find)
     until_us = float(record.summary["sim_time_us"])
     flows = record.flows
     jobs = []
     if "job" in flows.columns and flows["job"].n_unique() > 1:
         for name in flows["job"].unique().sort().to_list():
             mine = flows.filter(flows["job"] == name)
-            jobs.append(_job(str(name), mine, why(record, job=str(name)).text))
+            jobs.append(_job(str(name), mine, why(record, job=str(name), find=find).text))
     else:
         jobs.append(_job(record.name, flows, ""))
     return {

@@ -1,0 +1,1 @@
+"""What broke, by one model: components, observations, and the most probable set of faults."""

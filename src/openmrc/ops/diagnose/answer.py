@@ -1,0 +1,199 @@
+"""The faults as places: one for each component, with what else it may be, and edges as ranges."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.ops.diagnose.components import KINDS, Component
+from openmrc.ops.diagnose.observed import FloatArray
+from openmrc.ops.diagnose.runs import DEAD
+from openmrc.ops.diagnose.search import Fault, Search
+
+MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
+EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
+PAUSES_MIN = 2  # what comes back so often may come back again
+TOLD_BY_PORTS = 4  # losses that stand for a port that was down: two links at two moments
+DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
+
+
+class Place(NamedTuple):
+    """A place that broke; times in us of the run."""
+
+    where: str
+    kind: str
+    one_of: tuple[str, ...]
+    dead: bool
+    rate: float
+    lost: int
+    since_us: tuple[float, float]  # last seen well at, first lost at
+    until_us: tuple[float, float]  # last lost at, next seen well at
+    times: int  # how often it was bad
+    noticed_us: tuple[float, float]  # when senders knew of the first and the last loss
+    nats: float
+    ports: tuple[int, ...]
+    paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
+    downs: int  # how often a NIC saw a port of its own there go down
+
+
+def places(search: Search) -> list[Place]:
+    """Return the places that the faults of a search are."""
+    by_component: dict[int, list[Fault]] = {}
+    for fault in search.faults:
+        if search.table.is_late[fault.component]:
+            continue
+        by_component.setdefault(fault.component, []).append(fault)
+    found = [_place(search, which, faults) for which, faults in by_component.items()]
+    return sorted(found, key=lambda it: (bool(it.one_of), -it.lost, it.where))
+
+
+def _place(search: Search, component: int, faults: list[Fault]) -> Place:
+    row = search.table.rows[component]
+    main = max(faults, key=lambda it: it.lost)
+    lost = np.unique(np.concatenate([search.losses(it) for it in faults]))
+    known, told = search.seen.lost.known_us[lost], search.seen.lost.ev[lost] < 0
+    n_lost = int(search.weight[lost[~told]].sum())
+    pairs = zip(search.seen.lost.qp[lost].tolist(), search.seen.lost.ev[lost].tolist(), strict=True)
+    paths = frozenset((qp, ev) for qp, ev in pairs if ev >= 0)
+    kept = search.faults
+    search.set([it for it in kept if it not in faults])
+    others = (*row.others, *_others(search, component, faults))
+    begun = [_begin(search, it) for it in faults]
+    over = [_end(search, it) for it in faults]
+    search.set(kept)
+    since, until = min(begun), max(over)
+    until = until[0], max(until[1], _again_until(search, faults))
+    rate = _rate(search, main)
+    return Place(
+        row.where, KINDS[row.kind], others, rate >= DEAD_MIN, rate, n_lost,
+        since, until, sum(len(it.spans_us) for it in faults),
+        (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
+        paths, -(-int(told.sum()) // TOLD_BY_PORTS),
+    )  # fmt: skip
+
+
+def _again_until(search: Search, faults: list[Fault]) -> float:
+    """Until when a place that was bad again and again may be so once more: it is over after a pause
+    that is longer than any before.
+    """
+    spans = sorted(span for it in faults for span in it.spans_us)
+    pauses = [later[0] - each[1] for each, later in pairwise(spans)]
+    if len(pauses) < PAUSES_MIN:
+        return 0.0
+    over_us = max(end for _, end in spans) + max(pauses)
+    return over_us if over_us < search.seen.edges_us[-1] else np.inf
+
+
+def _rate(search: Search, fault: Fault) -> float:
+    """The rate of a fault: all, if a NIC saw its own port down; where its component stands for
+    several places, of the paths that lost packets, since the others may cross a healthy one.
+    """
+    seen, lost = search.seen, search.losses(fault)
+    if (seen.lost.ev[lost] < 0).any():
+        return 1.0
+    if not search.table.rows[fault.component].others:
+        return fault.rate
+    paths = np.stack([seen.lost.qp, seen.lost.ev], axis=1)[lost]
+    asked = np.stack([seen.answered.qp, seen.answered.ev], axis=1)
+    again = np.zeros(len(asked), np.bool_)
+    for since_us, until_us in fault.spans_us:
+        at_us = seen.answered.sent_us
+        again |= (at_us >= since_us) & (at_us <= until_us)
+    _, of = np.unique(np.concatenate([paths, asked]), axis=0, return_inverse=True)
+    passed = int(np.isin(of.ravel()[len(paths) :][again], of.ravel()[: len(paths)]).sum())
+    n_lost = float(search.weight[lost].sum())
+    return n_lost / (n_lost + passed)
+
+
+def _gains(search: Search, fault: Fault) -> tuple[FloatArray, float, int]:
+    """How much each entry of the component of a fault speaks for it, the cost of a packet that
+    passes, and the number of the kind of rate.
+    """
+    pairs, n_lost = search.pairs, len(search.seen.lost)
+    part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
+    packet = pairs.packet[part]
+    cost = float(np.log1p(-fault.rate))
+    now = np.append(search.now, 0.0)[np.minimum(packet, n_lost)]
+    weight = np.append(search.weight, 1.0)[np.minimum(packet, n_lost)]
+    speaks = (np.log1p(-(1 - np.exp(now)) * (1 - fault.rate)) - now) * weight
+    gain = np.where(packet < n_lost, speaks, cost)
+    if fault.level < DEAD:
+        gain[pairs.back[part]] = 0.0
+    return gain, cost, min(fault.level, 1)
+
+
+def _begin(search: Search, fault: Fault) -> tuple[float, float]:
+    """When a fault may have begun: from when on it explains about as much as at best."""
+    gain, cost, row = _gains(search, fault)
+    pairs = search.pairs
+    at_us = pairs.at_us[pairs.first[fault.component] : pairs.first[fault.component + 1]]
+    before = pairs.before[row, pairs.first[fault.component] : pairs.first[fault.component + 1]]
+    last = int(np.searchsorted(at_us, fault.spans_us[0][1], side="right")) - 1
+    worth = np.cumsum(gain[last::-1])[::-1] - before[: last + 1] * cost
+    near = np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    first = int(near[0])
+    slack = float(worth[first] - worth.max() + EDGE_NATS)
+    earliest = _moved(search, fault, float(at_us[first]), -slack / cost, -1)
+    if first > 0:
+        earliest = max(earliest, float(at_us[first - 1]))
+    known = search.seen.lost.known_us
+    packet = pairs.packet[pairs.first[fault.component] :][: int(near[-1]) + 1][first:]
+    packet = packet[packet < len(known)]
+    latest = float(at_us[near[-1]])
+    if len(packet):
+        latest = max(latest, float(known[packet].min()) - search.seen.rtt_us)
+    return earliest, latest
+
+
+def _end(search: Search, fault: Fault) -> tuple[float, float]:
+    """When a fault may have ended."""
+    gain, cost, row = _gains(search, fault)
+    pairs = search.pairs
+    part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
+    at_us, after = pairs.at_us[part], pairs.after[row, part]
+    begin = int(np.searchsorted(at_us, fault.spans_us[-1][0]))
+    worth = np.cumsum(gain[begin:]) + after[begin:] * cost
+    near = begin + np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    last = int(near[-1])
+    slack = float(worth[last - begin] - worth.max() + EDGE_NATS)
+    latest = _moved(search, fault, float(at_us[last]), -slack / cost, 1)
+    if last + 1 < len(at_us):
+        latest = min(latest, float(at_us[last + 1]))
+    return float(at_us[near[0]]), latest + search.seen.rtt_us  # what a queue may hold it
+
+
+def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int) -> float:
+    """The time at which so many packets have crossed the component after a time, or before it."""
+    edges = search.seen.edges_us
+    points = np.unique(np.append(edges, at_us))
+    crossed = search.crossed(fault.component, points)
+    here = float(crossed[np.searchsorted(points, at_us)])
+    if way < 0:
+        return float(np.interp(here - packets, crossed, points, left=0.0))
+    if crossed[-1] < here + packets:
+        return np.inf
+    # the last moment of a pause ends it
+    return float(points[np.searchsorted(crossed, here + packets, side="right") - 1 :][:2].max())
+
+
+def _others(search: Search, component: int, faults: list[Fault]) -> list[str]:
+    """Places that explain about as much as a component does, and are not a part of it."""
+    net = search.nets(sum(it.nats for it in faults) - MARGIN_NATS)
+    own = frozenset(search.table.rows[component].ports)
+    near = [
+        it
+        for it in net
+        if not search.table.is_late[it] and net[it] >= net.get(component, 0.0) - MARGIN_NATS
+    ]
+    rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
+    apart = [row for row in rows if _apart(own, row)]
+    # A place is named although it may be all of what it is a part of, unless it is one of several.
+    others = [row for row in rows if row in apart or (apart and own < frozenset(row.ports))]
+    return [name for row in others for name in (row.where, *row.others)]
+
+
+def _apart(own: frozenset[int], row: Component) -> bool:
+    other = frozenset(row.ports)
+    return not (own <= other or other <= own)

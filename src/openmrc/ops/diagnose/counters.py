@@ -1,0 +1,119 @@
+"""What went into switches and did not come out, as ports count, and what arrived damaged.
+
+What the ports towards a switch sent, less what it sent itself and dropped because its queues were
+full, is missing there: a link into it lost it, or the switch did, or one of its ports that were
+down. After a run has drained that is exact; before, packets under way are missing, too. Nobody
+knows what a NIC did not send, or did not get. Damaged packets are missing nowhere: the NIC that
+gets them counts them.
+
+Each count is that of all faults together, and of few packets besides. Of what senders judge lost
+some is only late, and what is lost may have been an answer, of which they judge nothing: a count
+may be half of what was expected, or three times as much, and is Poisson beyond that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmrc.fabric.model import IntArray
+from openmrc.ops.diagnose.components import Component
+from openmrc.ops.diagnose.observed import FloatArray, Observed
+
+SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
+DAMAGED = 0.05  # packets that arrive damaged where nothing is broken
+LEAST, MOST = 0.5, 3.0  # times what is expected
+MORE_NATS = 10.0  # by which more than that is held against faults: something else may have been
+MOST_OF = 0.5  # of what a place lost is counted in one way or another
+
+
+@dataclass(frozen=True, eq=False)
+class Counters:
+    """Packets missing at each switch, followed by damaged ones by the port towards a NIC."""
+
+    seen: Observed
+    counts: FloatArray  # [switches + ports]
+    usual: FloatArray  # the same without a fault
+
+    def expected(
+        self, row: Component, routes: IntArray, weight: FloatArray, dead: bool, so_far: FloatArray
+    ) -> FloatArray:
+        """Return which counts [switches + ports] a component moves that lost packets on these
+        routes, each with the probability `weight`: of two that it may move the one of which more is
+        left, if others move `so_far`.
+        """
+        fabric, n = self.seen.fabric, self.seen.fabric.n_switches
+        found = np.zeros(len(self.counts))
+        if not len(routes):
+            return found
+        left = np.append(np.maximum(self.counts - so_far, 0), 0)  # the last is that of no count
+        last = n + routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+        if left[np.unique(last)].sum() >= MOST_OF * weight.sum():
+            np.add.at(found, last, weight)
+            return found
+        mine = np.isin(routes, row.ports) & (routes >= 0)
+        if dead:  # the first of its links loses all
+            mine &= np.cumsum(mine, axis=1) == 1
+        nowhere = len(self.counts)
+        far = np.where(mine, fabric.port_peer_switch[routes], -1)
+        own = np.where(mine & dead, fabric.port_switch[routes], -1)
+        far, own = (np.where(it < 0, nowhere, it) for it in (far, own))
+        each = mine * (weight / np.maximum(mine.sum(axis=1), 1))[:, None]
+        # What a NIC does not get its switch may miss: that of a port that is down.
+        enough = left[own] >= MOST_OF * np.bincount(own.ravel(), each.ravel(), nowhere + 1)[own]
+        at = np.where((left[own] > left[far]) & enough, own, far)
+        return found + np.bincount(at.ravel(), each.ravel(), nowhere + 1)[:-1]
+
+    def nats(self, so_far: FloatArray, more: FloatArray) -> float:
+        """Return how much the counts speak for faults that move them by `more`."""
+        change = self._log(so_far + more) - self._log(so_far)
+        if not self.seen.drained:
+            change = np.minimum(change, 0)
+        return float(change.sum())
+
+    def at_most(self, row: Component) -> float:
+        """Return how much the counts may speak for a component, if no other fault moves them."""
+        fabric = self.seen.fabric
+        ports = np.array(row.ports)
+        at = np.unique([fabric.port_peer_switch[ports], fabric.port_switch[ports]])
+        at = np.append(at[at >= 0], fabric.n_switches + ports)
+        gain = (self._log(self.usual + self.counts) - self._log(self.usual))[at]
+        return float(gain.sum()) if self.seen.drained else 0.0
+
+    def surely_through(self) -> FloatArray:
+        """Return [bins, ports] how many packets of any sort crossed each link to a switch for
+        certain: what its port sent, unless that is missing there in the whole run; and each link of
+        a NIC: answers to what crossed its other direction.
+        """
+        far = self.seen.fabric.port_peer_switch
+        gone = np.where(far >= 0, self.counts[far], np.inf)
+        found = np.maximum(self.seen.out - gone, 0)
+        fabric = self.seen.fabric
+        own = np.arange(fabric.n_nics * fabric.n_planes)
+        for port, back in ((own, fabric.port_reverse[own]), (fabric.port_reverse[own], own)):
+            found[:, port] = np.maximum(found[:, port], self.seen.answers[:, back])
+        return np.asarray(found)
+
+    def _log(self, mean: FloatArray) -> FloatArray:
+        """The logarithms of the probabilities of the counts, but for what does not depend on the
+        means.
+        """
+        counts = np.maximum(self.counts, 1e-9)
+        near = np.clip(counts, LEAST * mean, MOST * mean)
+        found = counts * np.log(near / counts) - (near - counts)
+        more = counts > near
+        found[more] = np.maximum(found[more], -MORE_NATS)
+        return np.asarray(found)
+
+
+def counters(seen: Observed) -> Counters:
+    """Return what is missing in a whole run."""
+    fabric = seen.fabric
+    out, dropped = seen.out.sum(axis=0), seen.dropped.sum(axis=0)
+    into, own, n = fabric.port_peer_switch, fabric.port_switch, fabric.n_switches
+    came = np.bincount(into[into >= 0], out[into >= 0], n)
+    left = np.bincount(own[own >= 0], (out + dropped)[own >= 0], n)
+    counts = np.append(np.maximum(came - left, 0), seen.damaged.sum(axis=0))
+    usual = np.append(np.full(n, SPARE), np.full(fabric.n_ports, DAMAGED))
+    return Counters(seen, counts, usual)

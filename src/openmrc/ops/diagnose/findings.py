@@ -1,0 +1,100 @@
+"""What the model says of a run, as findings: `mrc why --by model`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+from openmrc.fabric import places as fabric_places
+from openmrc.ops import causes
+from openmrc.ops.columns import number
+from openmrc.ops.diagnose.answer import Place, places
+from openmrc.ops.diagnose.components import table
+from openmrc.ops.diagnose.reading import observed
+from openmrc.ops.diagnose.search import Search
+from openmrc.ops.records import Record
+from openmrc.ops.together import Finding
+from openmrc.ops.why import Window
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KEPT = 4  # records whose places are kept: a page asks for each job
+
+
+def by_model(record: Record, seen: Record, window: Window) -> list[Finding]:
+    """Return the places that the model says broke, of those that were broken in a window."""
+    del seen  # the model explains all losses of a run at once
+    return [
+        _finding(record, it, window.qps)
+        for it in found(record)
+        if it.since_us[1] <= window.until_us and it.until_us[1] >= window.from_us
+    ]
+
+
+@functools.lru_cache(maxsize=KEPT)
+def found(record: Record) -> tuple[Place, ...]:
+    """Return the places that broke in a run."""
+    search = Search(observed(record), table(record.known, record.outline, record.fabric))
+    search.search()
+    return tuple(places(search))
+
+
+def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
+    paths = {key for key in it.paths if qps is None or key[0] in qps}
+    aside, back, aside_us = _use(record, it, paths)
+    over_us = it.until_us[1]
+    return Finding(
+        where=it.where,
+        kind=it.kind,
+        one_of=it.one_of,
+        ends=_ends(record, it),
+        dead=it.dead,
+        rate=it.rate,
+        lost=it.lost,
+        since_us=it.since_us[1],
+        until_us=max(it.until_us[0], it.since_us[1]),
+        paths=aside["path"].n_unique(),
+        queue_pairs=len({qp for qp, _ in paths}),
+        back=back["path"].n_unique(),
+        back_us=number(back["t_us"].max()) if len(back) else None,
+        nats=round(it.nats, 1),
+        aside_us=round(aside_us, 3),
+        downs=it.downs,
+        times=it.times,
+        began_us=(it.since_us[0], it.since_us[1] + record.rtt_us),
+        ended_us=(it.until_us[0], over_us if math.isfinite(over_us) else None),
+    )
+
+
+def _ends(record: Record, it: Place) -> tuple[str, ...]:
+    """Of a link, its devices with their ports."""
+    if it.kind != "link" or it.one_of or len(fabric_places.split(it.where)) > 1 or "*" in it.where:
+        return ()
+    both = causes.ends(record.fabric, int(fabric_places.links(record.fabric, it.where)[0]))
+    return tuple(f"{end.device} port {end.port}" for end in both)
+
+
+def _use(
+    record: Record, it: Place, paths: set[tuple[int, int]]
+) -> tuple[pl.DataFrame, pl.DataFrame, float]:
+    """When paths were set aside because of a place, when they came back after that, and for how
+    long they were out of use, summed, us.
+    """
+    import polars as pl
+
+    assert record.events is not None
+    keys = pl.DataFrame([*sorted(paths)], schema=["qp", "ev"], orient="row")
+    keys = keys.cast({name: record.events.schema[name] for name in ("qp", "ev")})
+    events = record.events.join(keys, on=["qp", "ev"], how="semi").sort("t_us")
+    events = events.with_columns(path=pl.struct("qp", "ev"))
+    noticed_us, last_us = it.noticed_us
+    during = pl.col("t_us").is_between(noticed_us, last_us)
+    aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]) & during)
+    out = aside.group_by("path").agg(aside_us=pl.col("t_us").min())
+    again = pl.col("event").is_in(["back", "false alarm"]) & (pl.col("t_us") >= pl.col("aside_us"))
+    over = events.join(out, on="path").filter(again).group_by("path").agg(t_us=pl.col("t_us").max())
+    spans = out.join(over, on="path", how="left")
+    ends = spans["t_us"].fill_null(record.end_us)
+    return aside, over, float((ends - spans["aside_us"]).clip(0).sum())

@@ -1,0 +1,527 @@
+"""The most probable set of faults: components, each with the times at which it was bad, and a rate.
+
+A packet is lost by chance or by a fault that it crosses while that lasts, so losses speak for a
+component, each by the logarithm of how much more probable it makes them; packets that crossed it
+and arrived speak against. For a rate the best times are found in one pass (`runs`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.fabric.model import BoolArray, IntArray, LongArray
+from openmrc.ops.diagnose import chance
+from openmrc.ops.diagnose.components import LATE_NATS, Table
+from openmrc.ops.diagnose.counters import counters
+from openmrc.ops.diagnose.met import add_up, meet
+from openmrc.ops.diagnose.observed import FloatArray, Observed
+from openmrc.ops.diagnose.runs import DEAD, OF_ALL, OF_DATA, best_rates, best_runs, explain, touch
+
+# Rates that are tried; what lets nothing through is seen to let through what left just before, as
+# far as bins of time can tell.
+RATES = np.array([0.98, 0.6, 0.35, 0.2, 0.1, 0.05, 0.025, 0.012, 0.006, 0.003, 0.0015])
+# Planes and tiers of them die, and so do answers: what loses a part of all is no damage.
+TOTAL_MIN = 0.9
+HIGH_MIN = 0.35  # a rate of which packets of all sorts tell: of lower ones losses of data do
+LEVEL = np.where(RATES >= TOTAL_MIN, DEAD, np.where(RATES >= HIGH_MIN, OF_ALL, OF_DATA))
+THROUGH = np.log1p(-RATES)
+ROUNDS_MAX = 60
+EQUAL = 0.01  # of what is explained: two explanations that differ by less are as good
+LOOKED_AT = 40  # components whose counters are looked at
+PASSES_MIN = 0.5  # packets: of so few that may have passed nobody knows
+LOSSES_MIN = 2
+CERTAIN_NATS = 0.1  # what chance explains as well tells nothing
+NESTED_NATS = 40.0  # what is broken is hardly ever broken in a part of it, too, at the same time
+QUICK = 1.5  # round trips
+FRONT = 1.5  # round trips that a packet may have waited before what then lost it
+SMALL = 0.1  # of the losses of a run: fewer just before it are its own
+AT_ONCE = 0.25  # round trips
+AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
+AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
+RUNS_MAX = 64
+
+
+class Fault(NamedTuple):
+    """A component that loses `rate` of its packets during some spans."""
+
+    component: int
+    spans_us: tuple[tuple[float, float], ...]
+    rate: float
+    level: int  # of its rate
+    nats: float  # by which it explains more than the others, less its prior
+    moved: FloatArray  # the counts that it moves, as expected
+    lost: int
+    passed: float
+    price: float  # beside its prior: of each further run, and of what is only late
+
+    @property
+    def since_us(self) -> float:
+        """When it began."""
+        return self.spans_us[0][0]
+
+    @property
+    def until_us(self) -> float:
+        """When it ended last."""
+        return self.spans_us[-1][1]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What each component has met, in order of time: a loss or an answer for each entry."""
+
+    component: IntArray  # sorted
+    packet: IntArray  # its number; those of answers follow those of losses
+    at_us: FloatArray
+    back: BoolArray  # only the answer to the packet crosses it
+    # [2, n] packets that had crossed the component, and arrived, a little before and a little
+    # later: of data, and of all sorts, which speak against what lets nothing through
+    before: FloatArray
+    after: FloatArray
+    first: LongArray  # of each component, and the end
+
+
+class Search:
+    """The faults so far, and how well they explain each loss."""
+
+    def __init__(self, seen: Observed, table: Table) -> None:
+        self.table = table
+        # [losses] those of one path that were sent and missed at once are one entry
+        self.seen, self.chance, self.weight = _merged(seen, chance.of_losses(seen, seen.lost))
+        seen = self.seen
+        self.now = self.chance.copy()  # the logarithm of each loss's probability
+        self.counters = counters(seen)
+        self.moved = self.counters.usual  # counts, as expected
+        self.through = self.counters.surely_through()
+        self.pairs = self._pairs()
+        self.faults: list[Fault] = []
+        n = len(table)
+        self._told = np.full(len(seen.lost), np.nan)  # `now` at the last look
+        self._prior = np.full(n, np.nan)
+        self._gains = np.zeros((len(RATES), len(seen.lost)))
+        self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
+        self._again = np.where(table.is_late, table.nats, AGAIN_NATS)
+        self._lasting = np.where(table.is_late, LATE_NATS / seen.rtt_us, 0.0)
+        self._less = -np.log(chance.part_late(seen, self.weight))
+        self._begun, self._stale = False, np.diff(self.pairs.first) > 0
+        self._left, self._alone = np.zeros(n), np.zeros(n)
+        # The components that met each loss, one after the other.
+        own = self.pairs.packet < len(seen.lost)
+        order = np.argsort(self.pairs.packet[own], kind="stable")
+        self._met_by = self.pairs.component[own][order]
+        ends = np.arange(len(seen.lost) + 1)
+        self._of_loss = np.searchsorted(self.pairs.packet[own][order], ends)
+
+    # --- what each component met
+
+    def _worth(self) -> BoolArray:
+        """Which components could be worth their prior, if nothing spoke against them."""
+        lost, n = self.seen.lost, len(self.table)
+        most = np.zeros(n + 1)
+        n_met = np.zeros(n + 1)
+        for port in np.concatenate([lost.routes, lost.back], axis=1).T:
+            owners = self.table.of_port[port]
+            for column in owners.T:  # twice, if it is met twice: no harm
+                most += np.bincount(
+                    np.where(column < 0, n, column), -self.chance * self.weight, n + 1
+                )
+                n_met += np.bincount(np.where(column < 0, n, column), self.weight, n + 1)
+        counted = [self.counters.at_most(row) for row in self.table.rows]
+        self._counted = np.where(self.table.is_late, 0.0, counted)
+        worth = (most[:-1] > self.table.nats - self._counted) & (n_met[:-1] >= LOSSES_MIN)
+        return np.append(worth, False)  # that of no component
+
+    def _pairs(self) -> Pairs:
+        lost, answered = self.seen.lost, self.seen.answered
+        # Of a probe that was long under way nobody knows when it crossed what.
+        quick = answered.known_us - answered.sent_us <= QUICK * self.seen.rtt_us
+        tells = np.append(self.chance < -CERTAIN_NATS, quick)
+        # Of data the answer may have met a component as well; the answer to a probe is all there is
+        # of it.
+        probe = np.append(lost.probe, np.ones(len(answered), np.bool_))
+        routes = np.concatenate(
+            [np.concatenate([it.routes, it.back], 1) for it in (lost, answered)]
+        )
+        hops, worth = lost.routes.shape[1], self._worth()
+        first = np.zeros(len(self.table) + 1, np.int64)
+        nothing, none = np.zeros(0, np.int32), np.full(len(self.table) + 1, -1)
+        meet(routes, self.table.of_port, worth, tells, none.copy(), first, nothing, nothing)
+        first = np.append(0, np.cumsum(first[:-1]))
+        packet, hop = np.zeros((2, int(first[-1])), np.int32)
+        meet(routes, self.table.of_port, worth, tells, none.copy(), first.copy(), packet, hop)
+        sent_us = np.append(lost.sent_us, answered.sent_us)
+        # About when, if no queue was in the way.
+        at_us = sent_us[packet] + np.where(hop < hops, hop / hops, 1.0) * self.seen.rtt_us / 2
+        component = np.repeat(np.arange(len(self.table), dtype=np.int32), np.diff(first))
+        around = AROUND * self.seen.rtt_us
+        before, after = np.zeros((2, len(packet))), np.zeros((2, len(packet)))
+        bins, n_bins = self.seen.bin_of(lost.sent_us), len(self.seen.edges_us) - 1
+        own = np.flatnonzero(np.diff(first))
+        place = np.full(len(self.table) + 1, -1)
+        place[own] = np.arange(len(own))
+        gone = np.zeros((len(own), n_bins))
+        data = np.where(lost.probe, 0.0, self.weight)
+        add_up(lost.routes, self.table.of_port, place, bins, data, none, gone)
+        self._gone = dict(zip(own.tolist(), gone, strict=True))
+        for it in own.tolist():
+            part = slice(first[it], first[it + 1])
+            order = np.argsort(at_us[part], kind="stable")
+            for each in (at_us, packet, hop):
+                each[part] = each[part][order]
+            for total in (False, True):
+                row = before[int(total), part]
+                row[:] = self._until(it, at_us[part] - around, total)
+                after[int(total), part] = np.maximum(
+                    self._from(it, at_us[part] + around, total), row
+                )
+        back = (hop >= hops) & ~probe[packet]
+        return Pairs(component, packet, at_us, back, before, after, first)
+
+    def crossed(self, component: int, at_us: FloatArray) -> FloatArray:
+        """Return how many packets of data had crossed a component by these times, and arrived."""
+        _, _, upto = self._sent(component, False)
+        return np.asarray(np.interp(at_us, self.seen.edges_us, upto), np.float64)
+
+    def _sent(self, component: int, total: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """By bin: packets sent across a component, those that arrived, and these summed up."""
+        gates = list(self.table.rows[component].gates)
+        sent, through = (each[:, gates].sum(axis=1) for each in (self.seen.sent, self.through))
+        # Packets are counted when they are given a path, and may leave in a later bin: only what
+        # is never missing later has arrived.
+        upto = np.append(0.0, np.cumsum(sent - self._gone[component]))
+        upto = np.minimum.accumulate(upto[::-1])[::-1]
+        arrived = np.maximum(np.diff(np.maximum(upto, 0)), through if total else 0)
+        for ports in (gates, sorted(set(self.table.rows[component].ports) - set(gates))):
+            if ports:  # and what its ports did not send has not
+                out = self.seen.out[:, ports].sum(axis=1)
+                arrived = np.minimum(arrived, out + np.append(out[1:], 0))
+        sent = np.maximum(sent, arrived)
+        return sent, arrived, np.concatenate([[0.0], np.cumsum(arrived)])
+
+    def _until(self, component: int, at_us: FloatArray, total: bool) -> FloatArray:
+        """Return how many packets had arrived by these times, if a component then died: in a bin as
+        many as it sends in that part of it. `_from`: if it is then repaired.
+        """
+        sent, arrived, upto = self._sent(component, total)
+        at, part = self._part(at_us)
+        pace = np.maximum(sent, np.append(sent[:1], sent[:-1]))[at]
+        return np.asarray(upto[at] + np.minimum(arrived[at], pace * part))
+
+    def _from(self, component: int, at_us: FloatArray, total: bool) -> FloatArray:
+        sent, arrived, upto = self._sent(component, total)
+        at, part = self._part(at_us)
+        pace = np.maximum(sent, np.append(sent[1:], sent[-1:]))[at]
+        return np.asarray(upto[at + 1] - np.minimum(arrived[at], pace * (1 - part)))
+
+    def _part(self, at_us: FloatArray) -> tuple[LongArray, FloatArray]:
+        """Bins of these times, and the part of each that has passed."""
+        edges, at = self.seen.edges_us, self.seen.bin_of(at_us)
+        part = (at_us - edges[at]) / np.maximum(np.diff(edges)[at], 1e-9)
+        return at, np.clip(part, 0, 1)
+
+    # --- one more fault
+
+    def best(self, only: int | None = None) -> Fault | None:
+        """Return the fault, or the one of `only` a component, that explains most of what is left,
+        if any is worth its prior.
+        """
+        self._look()
+        if only is not None:
+            self._fit([only])
+            found = self.fitted(only)
+            return found if found is not None and found.nats > 0 else None
+        best, most = None, 0.0
+        for it, at_most in self._ranked():
+            if at_most <= most:
+                break
+            found = self.fitted(it)
+            if found is not None and found.nats > most:
+                best, most = found, found.nats
+        return best
+
+    def nets(self, least: float) -> dict[int, float]:
+        """Return by how much each component is worth more than its prior, for what is left: those
+        that are worth more than `least`, and some others.
+        """
+        self._look()
+        found = {}
+        for it, at_most in self._ranked():
+            if at_most <= max(least, 0.0):
+                break
+            if (fit := self.fitted(it)) is not None:
+                found[it] = fit.nats
+        return found
+
+    def _ranked(self) -> Iterator[tuple[int, float]]:
+        """The components that may be worth most, by what losses and counts say, and how much at
+        most, the best first. Only those are looked at whose bound is above what others reach.
+        """
+        bound = np.where(self._stale, self._bounds(), self._nats) + self._counted
+        heap = [(-float(bound[it]), it) for it in np.flatnonzero(bound > 0).tolist()]
+        heapify(heap)
+        given = 0
+        while heap and given < LOOKED_AT:
+            most, it = heappop(heap)
+            if self._stale[it]:
+                self._fit([it])
+                heappush(heap, (-float(self._nats[it] + self._counted[it]), it))
+            else:
+                given += 1
+                yield it, -most
+
+    def _bounds(self) -> FloatArray:
+        """By component what it is worth at most: what chance and the faults do not explain yet, and
+        what it was worth before there was any, since faults leave less to explain.
+        """
+        cheaper = self.table.nats - self._prior
+        return np.asarray(np.minimum(self._left - self._prior, self._alone + cheaper))
+
+    def _look(self) -> None:
+        """Note which losses have another probability now, and which components met one of them."""
+        pairs, prior = self.pairs, self.prior()
+        changed = np.flatnonzero(~(np.abs(self._told - self.now) < 1e-9))
+        now, weight = self.now[changed], self.weight[changed]
+        explain(1 - np.exp(now), now, weight, changed, RATES, self._gains)
+        self._told[changed] = now
+        self._stale |= (prior != self._prior) & (np.diff(pairs.first) > 0)
+        self._prior = prior
+        touch(changed, self._of_loss, self._met_by, self._stale)
+        each = np.append(-self._told * self.weight, np.zeros(len(self.seen.answered)))
+        left = np.bincount(pairs.component, each[pairs.packet], len(self.table))
+        self._left = np.asarray(left, np.float64)
+        if not self._begun:
+            self._begun = True
+            self._fit(np.flatnonzero(self._left - prior + self._counted > 0).tolist())
+            self._alone = np.where(self._stale, np.inf, self._nats)
+
+    def _fit(self, which: list[int]) -> None:
+        """Bring the best rate and the gain of some components up to date."""
+        pairs = self.pairs
+        stale = np.array([it for it in which if self._stale[it]], np.int64)
+        best_rates(
+            stale, pairs.first, pairs.packet, pairs.back, pairs.before, pairs.after, self._gains,
+            THROUGH, LEVEL, self.table.is_total, self._prior, self._again,
+            pairs.at_us, self._lasting, self._less, self._nats, self._rate,
+        )  # fmt: skip
+        self._stale[stale] = False
+
+    def prior(self) -> FloatArray:
+        """Return the prior of one more fault of each component."""
+        nats = self.table.nats.copy()
+        own = [it.component for it in self.faults]
+        nats[own] = self._again[own]
+        return nats
+
+    def runs(self, component: int) -> list[tuple[int, int]]:
+        """Return the first and last entries of the times at which a component was bad, by what is
+        known now.
+        """
+        pairs, n = self.pairs, int(self.pairs.first[component + 1] - self.pairs.first[component])
+        found = np.zeros((2, RUNS_MAX), np.int64)
+        began, previous = np.zeros((2, n), np.int64)
+        n = best_runs(
+            component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
+            pairs.before, pairs.after, self._gains, THROUGH, LEVEL,
+            float(self._prior[component]), float(self._again[component]), pairs.at_us,
+            float(self._lasting[component]), self._less, began, previous, found,
+        )  # fmt: skip
+        runs: list[tuple[int, int]] = []  # the last one first
+        for begin, end in found[:, :n].T.tolist():
+            if runs and self._waited(begin, end, *runs[-1]):
+                continue
+            runs.append((begin, end))
+        return runs[::-1]
+
+    def _waited(self, begin: int, end: int, later: int, last: int) -> bool:
+        """Whether what was lost in a run of entries waited in a queue for what then lost it."""
+        at_us = self.pairs.at_us
+        near = at_us[later] - at_us[begin] <= FRONT * self.seen.rtt_us
+        return bool(near and end - begin < SMALL * (last - later))
+
+    def fitted(self, component: int) -> Fault | None:
+        """Return the best fault of a component, with the rate that its losses have and with what
+        counters say of it.
+        """
+        pairs, n_lost = self.pairs, len(self.seen.lost)
+        rate = float(RATES[self._rate[component]])
+        row = min(int(LEVEL[self._rate[component]]), 1)
+        runs = self.runs(component)
+        if not runs:
+            return None
+        packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
+        losses = packets[packets < n_lost]
+        crossed = [float(pairs.after[row, e] - pairs.before[row, b]) for b, e in runs]
+        passed = len(packets) - len(losses) + sum(max(it, 0.0) for it in crossed)
+        weight = self.weight[losses]
+        mine = float((weight * rate / (rate + np.exp(self.now[losses]))).sum())
+        fit = max(mine / (mine + max(passed, PASSES_MIN)), RATES[-1])
+        spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
+        nats = float(self._nats[component])
+        moved = self._moved(component, losses, rate)
+        nats += self.counters.nats(self.moved, moved)
+        level = int(LEVEL[self._rate[component]])
+        price = float(self._again[component]) * (len(runs) - 1)
+        price += float(self._lasting[component]) * sum(end - begin for begin, end in spans)
+        if self.table.is_late[component]:
+            price += float(self._less[losses].sum())
+        found = Fault(component, spans, fit, level, nats, moved, int(weight.sum()), passed, price)
+        return found._replace(
+            nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
+        )
+
+    def _nested(self, one: Fault, other: Fault) -> bool:
+        """Whether two faults share links at one time."""
+        around = self.seen.rtt_us
+        at_once = (
+            one.since_us - around <= other.until_us and one.until_us + around >= other.since_us
+        )
+        return at_once and self.table.shared(one.component, other.component)
+
+    def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
+        if self.table.is_late[component]:  # it is counted nowhere: nothing is gone
+            return np.zeros_like(self.moved)
+        losses = losses[~self.seen.lost.probe[losses]]
+        weight = rate / (rate + np.exp(self.now[losses]) * (1 - rate)) * self.weight[losses]
+        row = self.table.rows[component]
+        routes = self.seen.lost.routes[losses]
+        return self.counters.expected(row, routes, weight, rate >= TOTAL_MIN, self.moved)
+
+    def add(self, fault: Fault) -> None:
+        """Accept a fault."""
+        self.set([*self.faults, fault])
+
+    def set(self, faults: list[Fault]) -> None:
+        """Take these faults for true, and no others."""
+        self.faults = list(faults)
+        now = self.chance.copy()
+        for it in self.faults:
+            for rows, part in ((self.losses(it), 1.0), self._unanswered(it)):
+                now[rows] = np.log1p(-(1 - np.exp(now[rows])) * (1 - part * it.rate))
+        self.now = now
+        self.moved = self.counters.usual + sum(it.moved for it in self.faults)
+
+    def losses(self, fault: Fault) -> IntArray:
+        """Return the losses that a fault may have caused."""
+        pairs, rtt_us = self.pairs, self.seen.rtt_us
+        part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
+        packets, at_us = pairs.packet[part], pairs.at_us[part]
+        during = np.zeros(len(packets), np.bool_)
+        for since_us, until_us in fault.spans_us:
+            during |= (at_us >= since_us - FRONT * rtt_us) & (at_us <= until_us + AROUND * rtt_us)
+        if fault.level < DEAD:
+            during &= ~pairs.back[part]
+        found: IntArray = packets[during & (packets < len(self.seen.lost))]
+        return found
+
+    def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
+        """Return probes whose answers may have met a fault, and the part of them that do: answers
+        take any way back between their T0s.
+        """
+        lost, fabric = self.seen.lost, self.seen.fabric
+        part = self.table.ways_back[fault.component]
+        if not part:
+            return np.zeros(0, np.int64), 0.0
+        during = np.zeros(len(lost), np.bool_)
+        for since_us, until_us in fault.spans_us:
+            during |= (lost.known_us >= since_us) & (lost.sent_us <= until_us)
+        own = np.isin(lost.routes, self.table.rows[fault.component].ports).any(axis=1)
+        same = np.isin(lost.routes[:, 0] % fabric.n_planes, self.table.planes[fault.component])
+        return np.flatnonzero(during & lost.probe & same & ~own & (lost.ev >= 0)), part
+
+    def worth(self) -> float:
+        """Return the logarithm of the posterior of the faults, against none."""
+        total = float(((self.now - self.chance) * self.weight).sum())
+        usual = self.counters.usual
+        total += self.counters.nats(usual, self.moved - usual)
+        known = set()
+        for at, it in enumerate(self.faults):
+            total -= NESTED_NATS * sum(self._nested(it, other) for other in self.faults[:at])
+            again = float(self._again[it.component])
+            prior = again if it.component in known else self.table.nats[it.component]
+            total += it.passed * np.log1p(-it.rate) - prior - it.price
+            known.add(it.component)
+        return total
+
+    def search(self) -> None:
+        """Add faults until no other is worth its prior; then exchange and merge them."""
+        for _ in range(ROUNDS_MAX):
+            fault = self.best()
+            if fault is None:
+                break
+            self.add(fault)
+        self._merge()
+        for component in sorted({it.component for it in self.faults}):
+            if not self.table.is_late[component]:
+                self._widen(component)
+
+    def _widen(self, component: int) -> None:
+        """Take a larger component for the faults of one if it is simpler and explains the same, but
+        for what the model does not know of edges.
+        """
+        before, kept = self.worth(), self.faults
+        nats = self.table.nats
+        own = [it for it in kept if it.component == component]
+        around = self.table.around(component) - {component}
+        larger = [it for it in around if nats[it] <= nats[component]]
+        for which in sorted(larger, key=lambda it: (-len(self.table.rows[it].ports), it)):
+            self.set([it for it in kept if it.component != component])
+            found = self.best(which)
+            if found is not None:
+                self.add(found)
+                if self.worth() > before - EQUAL * sum(it.nats for it in own):
+                    return
+        self.set(kept)
+
+    def _merge(self) -> None:
+        """Try each fault anew without it, and without all that lie within another component, until
+        nothing is better.
+        """
+        for _ in range(ROUNDS_MAX):
+            if any(self._instead([it]) for it in list(self.faults)):
+                continue
+            around = [self.table.around(it.component) for it in self.faults]
+            many = Counter(which for each in around for which in each)
+            if not any(
+                self._instead(
+                    [it for it, each in zip(self.faults, around, strict=True) if which in each],
+                    which,
+                )
+                for which, n in sorted(many.items())
+                if n >= 2
+            ):
+                return
+
+    def _instead(self, some: list[Fault], component: int | None = None) -> bool:
+        """Whether the best fault, or none, in place of some is worth more."""
+        before, kept = self.worth(), self.faults
+        self.set([it for it in kept if it not in some])
+        fault = self.best(component)
+        if fault is not None:
+            self.add(fault)
+        if self.worth() > before + 0.1:
+            return True
+        self.set(kept)
+        return False
+
+
+def _merged(seen: Observed, nats: FloatArray) -> tuple[Observed, FloatArray, FloatArray]:
+    """Return what is observed with the losses of one path that left and were missed at about one
+    time as one, the mean of their chances, and how many each is.
+    """
+    lost = seen.lost
+    if not len(lost):
+        return seen, nats, np.ones(0)
+    at = np.floor(lost.sent_us / (AT_ONCE * seen.rtt_us))
+    missed = np.floor(lost.known_us / seen.rtt_us)
+    own = np.where(lost.ev < 0, lost.qp, 0)
+    keys = np.column_stack([at, missed, lost.probe, own, lost.routes, lost.back])
+    _, first, of = np.unique(keys.astype(np.int64), axis=0, return_index=True, return_inverse=True)
+    of, weight = of.ravel(), np.bincount(of.ravel()).astype(np.float64)
+    mean = np.bincount(of, nats) / weight
+    order = np.argsort(lost.sent_us[first], kind="stable")
+    return replace(seen, lost=lost.take(first[order])), mean[order], weight[order]

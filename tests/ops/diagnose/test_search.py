@@ -1,0 +1,118 @@
+"""The most probable faults: what broke is named, and what did not is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmrc.ops.diagnose.observed import Observed
+from openmrc.ops.diagnose.search import Search
+from tests.ops.diagnose.made import END_US, RTT_US, TABLE, Bad, component, seen, told
+
+SINCE_US, UNTIL_US = 50.0, 120.0
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "plane 1 t0 2 > t1 3",
+        "plane 1 t0 2 - t1 3",
+        "nic 5 plane 0 < t0",
+        "nic 5",
+        "plane 0 t0 1 transceiver 1",
+        "plane 1 t1 2",
+        "plane 0 t0 3",
+        "plane 1 t1 *",
+        "plane 1",
+    ],
+)
+def test_what_let_nothing_through_is_named_with_its_times(where: str) -> None:
+    (place,) = told(seen(Bad(component(where).ports)))
+    assert (place.where, place.one_of, place.dead) == (where, (), True)
+    assert place.since_us[0] <= SINCE_US <= place.since_us[1] + RTT_US
+    assert place.until_us[0] - RTT_US <= UNTIL_US <= place.until_us[1]
+
+
+@pytest.mark.parametrize(
+    ("where", "every"),
+    [
+        ("plane 1 t0 2 > t1 3", 5),
+        ("nic 5 plane 0 < t0", 20),
+        ("plane 0 t0 1 transceiver 1", 20),
+    ],
+)
+def test_what_lost_a_part_is_named_with_its_rate(where: str, every: int) -> None:
+    (place,) = told(seen(Bad(component(where).gates, 10.0, END_US, every)))
+    assert (place.where, place.one_of, place.dead) == (where, (), False)
+    assert place.rate == pytest.approx(1 / every, rel=0.4)
+    assert place.until_us[1] == np.inf
+
+
+def test_what_loses_in_both_directions_is_one_place() -> None:
+    """Packets across a T1 cross two of its links."""
+    (place,) = told(seen(Bad(component("plane 1 t1 2").ports, 10.0, END_US, 30)))
+    assert (place.where, place.one_of, place.dead) == ("plane 1 t1 2", (), False)
+    assert place.rate == pytest.approx(2 / 30, rel=0.2)
+
+
+def test_whether_a_nic_answers_nothing_or_gets_nothing_no_one_can_tell() -> None:
+    (place,) = told(seen(Bad(component("nic 5 plane 0").ports)))
+    assert {place.where, *place.one_of} == {
+        *("nic 5 plane 0 > t0", "nic 5 plane 0 < t0", "nic 5 plane 0")
+    }
+    assert place.dead
+
+
+def test_two_at_once_are_two() -> None:
+    both = "plane 1 t0 2 > t1 3", "nic 9 plane 0 < t0"
+    found = told(seen(*(Bad(component(where).ports) for where in both)))
+    assert {place.where for place in found} == {*both}
+
+
+def test_where_nothing_is_lost_nothing_broke() -> None:
+    assert not told(seen())
+
+
+def test_a_moment_in_which_a_nic_is_late_breaks_nothing() -> None:
+    """Half of what it was judged to lose proved to be late, and no port misses the rest."""
+    late = Bad(component("nic 5 plane * < t0").ports, 50.0, 62.0, late=True)
+    observed = seen(late)
+    assert len(observed.lost) > 20
+    assert not told(observed)
+
+
+def test_the_answer_does_not_depend_on_the_order_of_what_left_at_once() -> None:
+    observed = seen(Bad(component("plane 1 t1 2").ports), Bad(component("nic 9 plane 0").ports))
+    order = np.random.default_rng(1).permutation(len(observed.lost))
+    order = order[np.argsort(observed.lost.sent_us[order], kind="stable")]
+    assert told(replace(observed, lost=observed.lost.take(order))) == told(observed)
+
+
+def test_no_bound_is_below_what_a_component_is_worth() -> None:
+    """Else the best one may not be looked at."""
+    observed = seen(Bad(component("plane 1 t1 2").ports), Bad(component("nic 9 plane 0").ports))
+    search = Search(observed, TABLE)
+    for _ in range(3):
+        search._look()
+        bounds, stale = search._bounds(), search._stale.copy()
+        search._fit(np.flatnonzero(stale).tolist())
+        assert (bounds[stale] >= search._nats[stale] - 1e-6).all()
+        fault = search.best()
+        if fault is None:
+            break
+        search.add(fault)
+    assert len(search.faults) == 2
+
+
+def test_the_worth_of_one_fault_is_what_it_was_found_to_explain() -> None:
+    search = Search(_cut(), TABLE)
+    fault = search.best()
+    assert fault is not None
+    search.add(fault)
+    assert search.worth() == pytest.approx(fault.nats, rel=0.05)
+
+
+def _cut() -> Observed:
+    return seen(Bad(component("plane 1 t0 2 > t1 3").ports))
