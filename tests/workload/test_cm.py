@@ -50,11 +50,6 @@ def test_a_matrix_may_use_fewer_nodes_than_there_are(tmp_path: Path) -> None:
     assert load(tmp_path, PLAIN, 256).n_nics == 256
 
 
-def test_older_generators_write_the_start_of_all_as_a_fraction(tmp_path: Path) -> None:
-    text = PLAIN.replace("start 5000", "start 0.000000")
-    assert load(tmp_path, text).msg_start_ps.tolist() == [0, 0, 7]
-
-
 def test_a_oneshot_starts_all_it_has_at_once(tmp_path: Path) -> None:
     traffic = triggered(tmp_path, "oneshot", 1, 3)
     assert traffic.sent_next.tolist() == [1, 2, 3]

@@ -30,7 +30,6 @@ from openmrc.traffic.traffic import Traffic, make_traffic
 
 _HEADER = {"Nodes", "Connections", "Triggers", "Failures"}
 _FLOW = re.compile(r"([0-9]+)->([0-9]+)", re.ASCII)
-_ZERO = re.compile(r"0+[.]0+")  # of older generators; another fraction may be of another unit
 _FLOW_KEYS = {  # least values
     "id": 1,
     "start": 0,
@@ -122,8 +121,7 @@ def _read_flow(line: Line) -> _Flow:
             raise InputError(f"{place}: unknown word {key!r}; {', '.join(_FLOW_KEYS)} are accepted")
         if key in keys or i + 1 == len(words):
             raise InputError(f"{place}: {key}; each key appears once, followed by a number")
-        word = "0" if key == "start" and _ZERO.fullmatch(words[i + 1]) else words[i + 1]
-        keys[key] = whole(place, key, word, _FLOW_KEYS[key])
+        keys[key] = whole(place, key, words[i + 1], _FLOW_KEYS[key])
     if "size" not in keys:
         raise InputError(f"{place}: no size; add 'size BYTES'")
     if ("start" in keys) == ("trigger" in keys):
