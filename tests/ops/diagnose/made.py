@@ -38,8 +38,10 @@ def component(where: str) -> Component:
     return found
 
 
-def seen(*bad: Bad, fabric: Fabric = FABRIC) -> Observed:
-    """Return what is observed if each NIC sends to some others, on all of its paths in turn."""
+def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
+    """Return what is observed if each NIC sends to some others, on all of its paths in turn, and
+    then none for so many ticks.
+    """
     n_up = int(fabric.sw_n_up[0])
     evs = [fabric.ev(plane, up) for plane in range(fabric.n_planes) for up in range(n_up)]
     qps, n = np.arange(fabric.n_nics * len(AWAY)), int(END_US / EVERY_US)
@@ -51,7 +53,7 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC) -> Observed:
     dst = (src + np.array(AWAY)[qp // fabric.n_nics]) % fabric.n_nics
     crossed = routes(fabric, src, dst, ev)
     bins = (sent_us // TICK_US).astype(np.int64)
-    size = int(END_US / TICK_US), fabric.n_ports
+    size = int(END_US / TICK_US) + quiet, fabric.n_ports
     sent, out, answers, late = np.zeros((4, *size))
     under_way, is_lost = np.ones(len(qp), np.bool_), np.zeros(len(qp), np.bool_)
     was_late = np.zeros(len(qp), np.bool_)
@@ -68,14 +70,17 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC) -> Observed:
                 is_lost[hit] = True
             else:
                 is_lost[hit], under_way[hit] = True, False
+    last = crossed[np.arange(len(qp)), (crossed >= 0).sum(axis=1) - 1]
+    back = fabric.port_reverse[np.stack([last, crossed[:, 0]], axis=1)]
+    for it in bad:  # answers that are lost one by one do no harm
+        on = (sent_us >= it.since_us) & (sent_us < it.until_us) & (it.every == 1)
+        is_lost |= np.isin(back, it.ports).any(axis=1) & on & (not it.late)
     for column in crossed.T:
         on = (column >= 0) & ~is_lost
         np.add.at(answers, (bins[on], column[on]), 1)
         on = (column >= 0) & was_late
         np.add.at(late, (bins[on], column[on]), 1)
     is_lost &= ~was_late
-    last = crossed[np.arange(len(qp)), (crossed >= 0).sum(axis=1) - 1]
-    back = fabric.port_reverse[np.stack([last, crossed[:, 0]], axis=1)]
     lost = Packets(
         crossed.astype(np.int32), back.astype(np.int32), sent_us, sent_us + 2 * RTT_US,
         qp.astype(np.int32), ev.astype(np.int32), np.zeros(len(qp), np.bool_),
@@ -95,7 +100,6 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC) -> Observed:
         late=late,
         rtt_us=RTT_US,
         trims=True,
-        drained=True,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.ops.diagnose.counters import counters
+from openmrc.ops.diagnose.counters import Counters, counters
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 FLOOR = 1e-5  # of a million packets that senders judge lost ten may only have been late
@@ -58,10 +58,14 @@ def _unaccounted(seen: Observed, lost: Packets) -> float:
     dropped or got damaged. What ports miss may have been an answer.
     """
     n_lost = int((~lost.probe).sum())
-    if not seen.drained:
-        return float(n_lost)
-    accounted = float(counters(seen).counts.sum() + seen.dropped.sum())
+    counted = counters(seen)
+    accounted = float(_surely(counted).sum() + seen.dropped.sum())
     return max(n_lost - accounted, UNSURE * n_lost)
+
+
+def _surely(counted: Counters) -> FloatArray:
+    """[switches + ports] counts without what may have been under way."""
+    return np.asarray(np.maximum(counted.counts - counted.usual, 0))
 
 
 def part_late(seen: Observed, weight: FloatArray) -> FloatArray:
@@ -72,18 +76,11 @@ def part_late(seen: Observed, weight: FloatArray) -> FloatArray:
     n = fabric.n_planes
     plane = np.where(lost.ev < 0, 0, lost.routes[:, 0] % n)
     losses = np.bincount(plane, np.where(lost.probe, 0, weight), n)
-    rest = losses
-    if seen.drained:
-        of_port = np.where(
-            fabric.port_switch < 0,
-            np.arange(fabric.n_ports) % n,
-            fabric.sw_plane[fabric.port_switch],
-        )
-        at = np.append(fabric.sw_plane, of_port)
-        here = counters(seen).counts + np.append(
-            np.zeros(fabric.n_switches), seen.dropped.sum(axis=0)
-        )
-        rest = losses - np.bincount(at, here, n)
+    own_plane = fabric.sw_plane[np.maximum(fabric.port_switch, 0)]
+    of_port = np.where(fabric.port_switch < 0, np.arange(fabric.n_ports) % n, own_plane)
+    there = _surely(counters(seen))
+    there[fabric.n_switches :] += seen.dropped.sum(axis=0)
+    rest = losses - np.bincount(np.append(fabric.sw_plane, of_port), there, n)
     own = seen.late[:, : fabric.n_nics * n].sum(axis=0).reshape(-1, n).sum(axis=0)
     part = np.minimum(UNPROVEN * own, rest) / np.maximum(losses, 1)
     return np.asarray(np.clip(part, FORGOTTEN, 1.0)[plane])

@@ -28,7 +28,7 @@ from openmrc.fabric.outline import Outline
 # each round trip that it lasts, and for each loss if few can be late.
 DIRECTION, CABLE, HALF, TRANSCEIVER, NIC, SWITCH, LINKS, TIER, PLANE, LATE = range(10)
 KINDS = ("link", "link", "link", "transceiver", "nic", "switch", "link", "switch", "plane", "late")
-NATS = (38.0, 38.5, 40.5, 39.5, 40.0, 40.0, 42.0, 43.0, 43.0, 10.0)
+NATS = (38.0, 38.5, 40.5, 39.5, 40.0, 40.0, 42.0, 43.0, 43.5, 10.0)
 LATE_NATS = 2.0  # for each round trip
 
 

@@ -2,9 +2,8 @@
 
 What the ports towards a switch sent, less what it sent itself and dropped because its queues were
 full, is missing there: a link into it lost it, or the switch did, or one of its ports that were
-down. After a run has drained that is exact; before, packets under way are missing, too. Nobody
-knows what a NIC did not send, or did not get. Damaged packets are missing nowhere: the NIC that
-gets them counts them.
+down. That is exact but for what is under way when counters are read. Nobody knows what a NIC did
+not send, or did not get. Damaged packets are missing nowhere: the NIC that gets them counts them.
 
 Each count is that of all faults together, and of few packets besides. Of what senders judge lost
 some is only late, and what is lost may have been an answer, of which they judge nothing: a count
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.fabric.model import IntArray
+from openmrc.fabric.model import IntArray, LongArray
 from openmrc.ops.diagnose.components import Component
 from openmrc.ops.diagnose.observed import FloatArray, Observed
 
@@ -25,6 +24,7 @@ SPARE = 1.0  # packets that are missing where nothing is broken: some are betwee
 DAMAGED = 0.05  # packets that arrive damaged where nothing is broken
 LEAST, MOST = 0.5, 3.0  # times what is expected
 MORE_NATS = 10.0  # by which more than that is held against faults: something else may have been
+SENT_MIN = 0.5  # of what its senders put on its paths: a port that is up sends so much
 MOST_OF = 0.5  # of what a place lost is counted in one way or another
 
 
@@ -37,11 +37,17 @@ class Counters:
     usual: FloatArray  # the same without a fault
 
     def expected(
-        self, row: Component, routes: IntArray, weight: FloatArray, dead: bool, so_far: FloatArray
+        self,
+        row: Component,
+        routes: IntArray,
+        bins: LongArray,
+        weight: FloatArray,
+        dead: bool,
+        so_far: FloatArray,
     ) -> FloatArray:
         """Return which counts [switches + ports] a component moves that lost packets on these
-        routes, each with the probability `weight`: of two that it may move the one of which more is
-        left, if others move `so_far`.
+        routes in these bins, each with the probability `weight`: of two that it may move the one of
+        which more is left, if others move `so_far`.
         """
         fabric, n = self.seen.fabric, self.seen.fabric.n_switches
         found = np.zeros(len(self.counts))
@@ -51,35 +57,47 @@ class Counters:
         last = n + routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
         if left[np.unique(last)].sum() >= MOST_OF * weight.sum():
             np.add.at(found, last, weight)
-            return found
+            return found + self._damaged_answers(row, left[:-1] - found, float(weight.sum()))
         mine = np.isin(routes, row.ports) & (routes >= 0)
         if dead:  # the first of its links loses all
             mine &= np.cumsum(mine, axis=1) == 1
         nowhere = len(self.counts)
         far = np.where(mine, fabric.port_peer_switch[routes], -1)
-        own = np.where(mine & dead, fabric.port_switch[routes], -1)
+        # A switch misses what a port of its own that is down does not send.
+        quiet = SENT_MIN * self.seen.sent > self.seen.out
+        own = np.where(mine & dead & quiet[bins[:, None], routes], fabric.port_switch[routes], -1)
         far, own = (np.where(it < 0, nowhere, it) for it in (far, own))
         each = mine * (weight / np.maximum(mine.sum(axis=1), 1))[:, None]
-        # What a NIC does not get its switch may miss: that of a port that is down.
         enough = left[own] >= MOST_OF * np.bincount(own.ravel(), each.ravel(), nowhere + 1)[own]
         at = np.where((left[own] > left[far]) & enough, own, far)
         return found + np.bincount(at.ravel(), each.ravel(), nowhere + 1)[:-1]
 
+    def _damaged_answers(self, row: Component, left: FloatArray, lost: float) -> FloatArray:
+        """Which counts of damaged packets are of answers: a NIC that damages what it sends damages
+        them as often as the data of which so many packets were lost.
+        """
+        fabric = self.seen.fabric
+        own = np.array([it for it in row.ports if fabric.port_nic[it] >= 0], np.int64)
+        sent, got = (self.seen.sent[:, it].sum() for it in (own, fabric.port_reverse[own]))
+        found = np.maximum(left, 0)
+        found[: fabric.n_switches] = 0
+        found[fabric.n_switches + fabric.port_reverse[own]] = 0
+        most = MOST * lost * got / max(float(sent), 1)
+        return np.asarray(found * min(most / max(float(found.sum()), 1e-9), 1.0))
+
     def nats(self, so_far: FloatArray, more: FloatArray) -> float:
         """Return how much the counts speak for faults that move them by `more`."""
-        change = self._log(so_far + more) - self._log(so_far)
-        if not self.seen.drained:
-            change = np.minimum(change, 0)
-        return float(change.sum())
+        return float((self._log(so_far + more) - self._log(so_far)).sum())
 
     def at_most(self, row: Component) -> float:
         """Return how much the counts may speak for a component, if no other fault moves them."""
         fabric = self.seen.fabric
         ports = np.array(row.ports)
         at = np.unique([fabric.port_peer_switch[ports], fabric.port_switch[ports]])
-        at = np.append(at[at >= 0], fabric.n_switches + ports)
+        # What is damaged on its way, or answers, any NIC may count.
+        at = np.append(at[at >= 0], np.arange(fabric.n_switches, len(self.counts)))
         gain = (self._log(self.usual + self.counts) - self._log(self.usual))[at]
-        return float(gain.sum()) if self.seen.drained else 0.0
+        return float(gain.sum())
 
     def surely_through(self) -> FloatArray:
         """Return [bins, ports] how many packets of any sort crossed each link to a switch for
@@ -115,5 +133,13 @@ def counters(seen: Observed) -> Counters:
     came = np.bincount(into[into >= 0], out[into >= 0], n)
     left = np.bincount(own[own >= 0], (out + dropped)[own >= 0], n)
     counts = np.append(np.maximum(came - left, 0), seen.damaged.sum(axis=0))
-    usual = np.append(np.full(n, SPARE), np.full(fabric.n_ports, DAMAGED))
+    under_way = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
+    usual = np.append(SPARE + under_way, np.full(fabric.n_ports, DAMAGED))
     return Counters(seen, counts, usual)
+
+
+def _last(seen: Observed) -> FloatArray:
+    """[ports] packets that each sent within a round trip of the end: they may be under way."""
+    width = np.diff(seen.edges_us)
+    after = np.clip((seen.edges_us[1:] - seen.edges_us[-1] + seen.rtt_us) / width, 0, 1)
+    return np.asarray(after @ seen.out)

@@ -54,7 +54,6 @@ class Observed:
     late: FloatArray  # [bins, ports] packets that were judged lost, and came
     rtt_us: float
     trims: bool
-    drained: bool  # nothing was under way when the counters were read
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:
         """Return the bin of each time."""

@@ -50,7 +50,6 @@ def observed(record: Record) -> Observed:
         late=late,
         rtt_us=record.rtt_us,
         trims=record.trims,
-        drained=record.summary["flows"]["unfinished"] == 0,
     )
 
 

@@ -388,8 +388,12 @@ class Search:
         losses = losses[~self.seen.lost.probe[losses]]
         weight = rate / (rate + np.exp(self.now[losses]) * (1 - rate)) * self.weight[losses]
         row = self.table.rows[component]
-        routes = self.seen.lost.routes[losses]
-        return self.counters.expected(row, routes, weight, rate >= TOTAL_MIN, self.moved)
+        routes, bins = (
+            self.seen.lost.routes[losses],
+            self.seen.bin_of(self.seen.lost.sent_us[losses]),
+        )
+        dead = rate >= TOTAL_MIN
+        return self.counters.expected(row, routes, bins, weight, dead, self.moved)
 
     def add(self, fault: Fault) -> None:
         """Accept a fault."""
