@@ -10,18 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.torch.memory import Bytes
+from openmrc.torch.memory import Array, Bytes
 from openmrc.torch.operation import Operation, Strand, Transfer
 from openmrc.torch.pair import EAGER, Key
 from openmrc.torch.progress import Progress
 
-Array = npt.NDArray[Any]
 Combine = Callable[[Array, Array], None]
 
 STRAND_BYTES, STRANDS_MAX = 4 << 20, 4  # a large tensor is split into parallel parts
@@ -86,20 +83,22 @@ def share(n: int, of: int, i: int) -> slice:
 
 def all_reduce_strands(
     context: Callable[[int], Context], x: Array, combine: Combine
-) -> list[Strand]:
-    """The strands of an in-place all-reduce: the algorithm is chosen by size and number of ranks,
-    or by `OPENMRC_ALL_REDUCE`. `context(step)` returns a context that counts its steps from there.
+) -> list[tuple[slice, Strand]]:
+    """The strands of an in-place all-reduce, each with its part of the array: the algorithm is
+    chosen by size and number of ranks, or by `OPENMRC_ALL_REDUCE`. `context(step)` returns a
+    context that counts its steps from there.
     """
     first = context(0)
     name = os.environ.get(VARIABLE) or choose(x.nbytes, len(first.ranks))
     if name not in ALL_REDUCE:
         raise InputError(f"{VARIABLE} = {name!r}: {', '.join(ALL_REDUCE)} are accepted")
     if name != "ring":
-        return [ALL_REDUCE[name](first, x, combine)]
+        return [(slice(None), ALL_REDUCE[name](first, x, combine))]
     strands = min(max(x.nbytes // STRAND_BYTES, 1), STRANDS_MAX)
+    parts = [share(len(x), strands, i) for i in range(strands)]
     return [
-        all_reduce_ring(context(i * STEPS_PER_STRAND), x[share(len(x), strands, i)], combine)
-        for i in range(strands)
+        (part, all_reduce_ring(context(i * STEPS_PER_STRAND), x[part], combine))
+        for i, part in enumerate(parts)
     ]
 
 

@@ -17,7 +17,18 @@ from openmrc.torch import algorithms, kernels, profile
 from openmrc.torch.algorithms import Combine, Context
 from openmrc.torch.call import P2P, Call
 from openmrc.torch.operation import Operation, Strand, Transfer
-from openmrc.torch.span import DTYPES, Parts, Span, Whole, count_of, spans_of, tensors_of
+from openmrc.torch.span import (
+    DTYPES,
+    WHOLE,
+    Parts,
+    Span,
+    Whole,
+    count_of,
+    spans_of,
+    tensors_of,
+)
+from openmrc.torch.staging import Staged, around
+from openmrc.torch.streams import Event
 from openmrc.torch.work import MrcWork
 from openmrc.torch.world import World
 
@@ -123,7 +134,7 @@ class Collectives:
         used: Sequence[Span],
         filled: Sequence[Span],
         opts: Any = None,
-        at_end: Callable[[], None] | None = None,
+        at_end: Callable[[], dict[torch.device, Event]] | None = None,
     ) -> MrcWork:
         if self.world.closed:
             why = "the process group was destroyed"
@@ -150,19 +161,31 @@ class Collectives:
             event = profile.Event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
         result = [span.tensor for span in filled or used]
         work = MrcWork(op, result, (*used, *filled, self), progress, event)
+        work.devices = {span.tensor.device for span in filled if isinstance(span, Staged)}
 
         copies = [span for span in filled if span.is_copy]
+        staged = [span for span in (*used, *filled) if isinstance(span, Staged)]
 
         def finish() -> None:
             for span in copies:
                 span.copy_back()
             if at_end is not None:
-                at_end()
+                work.left = at_end()
+            if staged:
+                work.left = progress.staging.leave(staged)
 
-        if copies or at_end is not None:
+        if copies or staged or at_end is not None:
             work.at_end = finish
         progress.post(op)
         return work
+
+    def _span(self, tensor: torch.Tensor) -> Span:
+        return self.world.progress.staging.span(tensor)
+
+    def _averaged(self, strand: Strand, span: Span, part: slice) -> Strand:
+        """Add up, then divide: in this host's memory also for a GPU, so with the same bits."""
+        yield from strand
+        _divide(span, part, len(self.ranks))
 
     def _timeout_of(self, opts: Any) -> float:
         given = getattr(opts, "timeout", None)
@@ -179,36 +202,46 @@ class Collectives:
             return self._sparse(tensors[0], op, opts)
         combines = [combine_of(t.dtype, op) for t in tensors]
         _scale_before(tensors, op)
-        spans = [Span(t) for t in tensors]
-
-        def strands(context: Callable[[int], Context]) -> list[Strand]:
-            found = algorithms.all_reduce_strands(context, spans[0].array, combines[0])
-            for i in range(1, len(spans)):
-                of = partial(_further, context, i * STEPS_PER_TENSOR)
-                found += algorithms.all_reduce_strands(of, spans[i].array, combines[i])
-            return found
-
+        spans = [self._span(t) for t in tensors]
         kind = int(plain(op))
-        at_end = partial(_scale_after, tensors, op, self) if kind == AVG else None
+
+        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
+            for i, (span, combine) in enumerate(zip(spans, combines, strict=True)):
+                of = partial(_further, context, i * STEPS_PER_TENSOR) if i else context
+                for part, strand in algorithms.all_reduce_strands(of, span.array, combine):
+                    whole = self._averaged(strand, span, part) if kind == AVG else strand
+                    yield around(of(0).op, whole, [span], [span], part)
+
         call = Call("all_reduce", tensors[0].dtype, kind, None, len(tensors), _bytes(tensors))
-        return self._post(what, call, strands, [], spans, opts, at_end)
+        return self._post(what, call, strands, [], spans, opts)
 
     def reduce(self, tensor: torch.Tensor, op: Any, root: int, opts: Any = None) -> MrcWork:
         """Reduce into the root's tensor."""
         self._check_rank("reduce: root", root)
         combine = combine_of(tensor.dtype, op)
         at_root = root == self.rank
-        own = tensor if at_root else tensor.detach().clone()  # other ranks' tensors stay unchanged
-        _scale_before([own], op)
-        span = Span(own)
+        own, factor = tensor, _factor(op)
+        if at_root:
+            _scale_before([own], op)
+        elif factor is not None:
+            own = tensor.detach() * factor
+        elif not self.world.progress.staging.door.holds(tensor):
+            own = tensor.detach().clone()  # other ranks' tensors stay unchanged, as work space
+        span = self._span(own)
+        used, filled = ([], [span]) if at_root else ([span], [])
+
+        def strand(c: Context) -> Strand:
+            yield from algorithms.reduce_tree(c, span.array, combine, root)
+            if at_root and int(plain(op)) == AVG:
+                _divide(span, WHOLE, c.n)
+
         return self._post(
             "reduce",
             Call("reduce", tensor.dtype, int(plain(op)), root, n=tensor.nbytes),
-            lambda c: [algorithms.reduce_tree(c(0), span.array, combine, root)],
-            [] if at_root else [span],
-            [span] if at_root else [],
+            lambda c: [around(c(0).op, strand(c(0)), [span], filled)],
+            used,
+            filled,
             opts,
-            (lambda: _scale_after([tensor], op, self)) if at_root else None,
         )
 
     def reduce_scatter(
@@ -226,23 +259,24 @@ class Collectives:
         factor = _factor(op)
         if factor is not None:
             inputs = [_scaled(parts, factor) for parts in inputs]
-        filled = [Span(t) for t in outputs]
-        used = [spans_of(parts) for parts in inputs]
+        filled = [self._span(t) for t in outputs]
+        used = [spans_of(parts, self._span) for parts in inputs]
+        kind = int(plain(op))
 
         def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
-            for i, (into, (_, arrays)) in enumerate(zip(filled, used, strict=True)):
-                yield algorithms.reduce_scatter(
-                    context(i * STEPS_PER_TENSOR), into.array, arrays, combine
-                )
+            for i, (into, (spans, arrays)) in enumerate(zip(filled, used, strict=True)):
+                c = context(i * STEPS_PER_TENSOR)
+                strand = algorithms.reduce_scatter(c, into.array, arrays, combine)
+                whole = self._averaged(strand, into, WHOLE) if kind == AVG else strand
+                yield around(c.op, whole, spans, [into])
 
         return self._post(
             "reduce_scatter",
-            Call("reduce_scatter", outputs[0].dtype, int(plain(op)), tensors=len(outputs)),
+            Call("reduce_scatter", outputs[0].dtype, kind, tensors=len(outputs)),
             strands,
             [span for spans, _ in used for span in spans],
             filled,
             opts,
-            lambda: _scale_after(outputs, op, self),
         )
 
     # --- copies
@@ -250,18 +284,17 @@ class Collectives:
     def broadcast(self, tensors: Sequence[torch.Tensor], root: int, opts: Any = None) -> MrcWork:
         """Copy the root's tensors to all."""
         self._check_rank("broadcast: root", root)
-        spans = [Span(t) for t in tensors]
-        return self._post(
-            "broadcast",
-            Call("broadcast", tensors[0].dtype, root=root, tensors=len(spans), n=_bytes(tensors)),
-            lambda c: [
-                algorithms.broadcast(c(i * STEPS_PER_TENSOR), span.array, root)
-                for i, span in enumerate(spans)
-            ],
-            [],
-            spans,
-            opts,
-        )
+        spans = [self._span(t) for t in tensors]
+
+        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
+            for i, span in enumerate(spans):
+                c = context(i * STEPS_PER_TENSOR)
+                strand = algorithms.broadcast(c, span.array, root)
+                read, filled = ([span], []) if root == self.rank else ([], [span])
+                yield around(c.op, strand, read, filled)
+
+        call = Call("broadcast", tensors[0].dtype, root=root, tensors=len(spans), n=_bytes(tensors))
+        return self._post("broadcast", call, strands, [], spans, opts)
 
     def all_gather(
         self,
@@ -274,15 +307,18 @@ class Collectives:
         for one, parts in zip(inputs, outputs, strict=True):
             every = [one, *tensors_of(parts)]
             _check_same(what, every, one.numel(), count_of(parts, self.rank))
-        used = [Span(t) for t in inputs]
-        filled = [spans_of(parts) for parts in outputs]
+        used = [self._span(t) for t in inputs]
+        filled = [spans_of(parts, self._span) for parts in outputs]
+
+        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
+            for i, (one, (spans, arrays)) in enumerate(zip(used, filled, strict=True)):
+                c = context(i * STEPS_PER_TENSOR)
+                yield around(c.op, algorithms.all_gather(c, one.array, arrays), [one], spans)
+
         return self._post(
             what,
             Call("all_gather", inputs[0].dtype if inputs else None, tensors=len(inputs)),
-            lambda c: [
-                algorithms.all_gather(c(i * STEPS_PER_TENSOR), one.array, arrays)
-                for i, (one, (_, arrays)) in enumerate(zip(used, filled, strict=True))
-            ],
+            strands,
             used,
             [span for spans, _ in filled for span in spans],
             opts,
@@ -295,12 +331,16 @@ class Collectives:
         self._check_rank("gather: root", root)
         if parts:
             _check_same("gather", [tensor, *parts], tensor.numel(), parts[root].numel())
-        used, filled = Span(tensor), [Span(t) for t in parts]
+        used, filled = self._span(tensor), [self._span(t) for t in parts]
         arrays = [part.array for part in filled]
+
+        def strand(c: Context) -> Strand:
+            return around(c.op, algorithms.gather(c, used.array, arrays, root), [used], filled)
+
         return self._post(
             "gather",
             Call("gather", tensor.dtype, root=root),
-            lambda c: [algorithms.gather(c(0), used.array, arrays, root)],
+            lambda c: [strand(c(0))],
             [used],
             filled,
             opts,
@@ -313,12 +353,16 @@ class Collectives:
         self._check_rank("scatter: root", root)
         if parts:
             _check_same("scatter", [tensor, *parts], tensor.numel(), parts[root].numel())
-        filled, used = Span(tensor), [Span(t) for t in parts]
+        filled, used = self._span(tensor), [self._span(t) for t in parts]
         arrays = [part.array for part in used]
+
+        def strand(c: Context) -> Strand:
+            return around(c.op, algorithms.scatter(c, filled.array, arrays, root), used, [filled])
+
         return self._post(
             "scatter",
             Call("scatter", tensor.dtype, root=root),
-            lambda c: [algorithms.scatter(c(0), filled.array, arrays, root)],
+            lambda c: [strand(c(0))],
             used,
             [filled],
             opts,
@@ -328,11 +372,12 @@ class Collectives:
         """Copy part r of the inputs into part "this rank" of the outputs of rank r."""
         every = [*tensors_of(inputs), *tensors_of(outputs)]
         _check_same("all_to_all", every, count_of(inputs, self.rank), count_of(outputs, self.rank))
-        (used, out), (filled, into) = spans_of(inputs), spans_of(outputs)
+        used, out = spans_of(inputs, self._span)
+        filled, into = spans_of(outputs, self._span)
         return self._post(
             "all_to_all",
             Call("all_to_all", every[0].dtype if every else None),
-            lambda c: [algorithms.all_to_all(c(0), out, into)],
+            lambda c: [around(c(0).op, algorithms.all_to_all(c(0), out, into), used, filled)],
             used,
             filled,
             opts,
@@ -349,11 +394,12 @@ class Collectives:
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> MrcWork:
         """Send a tensor."""
         self._check_other("send to", to)
-        span, progress = Span(tensor), self.world.progress
+        span, messages = self._span(tensor), self.world.progress.matching
 
         def strand(c: Context) -> Strand:
-            data = algorithms.as_bytes(span.array)
-            yield [progress.matching.send_next(c.op, c.ranks[to], self.group, tag, data)]
+            key = messages.next_sent(c.ranks[to], self.group, tag)  # in the order of posting
+            yield span.arrive(c.op)
+            yield [messages.send(c.op, c.ranks[to], key, algorithms.as_bytes(span.array))]
 
         return self._between(f"send to rank {to}", strand, [span], [])
 
@@ -361,11 +407,12 @@ class Collectives:
         """Receive a tensor from a rank, or from any."""
         if of is not None:
             self._check_other("recv from", of)
-        span, progress = Span(tensor), self.world.progress
+        span, progress = self._span(tensor), self.world.progress
 
         def strand(c: Context) -> Strand:
             data = algorithms.as_bytes(span.array)
             yield [self._receive(progress, c, of, tag, data)]
+            span.put()
             if c.op.source is not None:
                 c.op.source = self.ranks.index(c.op.source)
 
@@ -407,7 +454,11 @@ class Collectives:
         """
         if plain(op) != Op.SUM:
             raise InputError(f"{plain(op).name} of a sparse tensor: only SUM is defined")
-        mine = tensor.coalesce()
+        staging, reader = self.world.progress.staging, None
+        if staging.door.holds(tensor):
+            reader = staging.door.current(tensor.device)
+            posted = reader.record_event()
+        mine = tensor.coalesce().cpu()  # waits for a GPU: how many elements there are must be known
         indices, values = mine.indices().contiguous(), mine.values().contiguous()
         n, me, dims = len(self.ranks), self.rank, indices.shape[0]
         counts = torch.zeros(n, dtype=torch.int64)
@@ -435,16 +486,21 @@ class Collectives:
                     context((step + 1) * 8), source.array, [span.array for span in spans]
                 )
 
-        def add() -> None:
+        def add() -> dict[torch.device, Event]:
             total = torch.sparse_coo_tensor(*there[0], tensor.shape)
             for pair in there[1:]:
                 total = total + torch.sparse_coo_tensor(*pair, tensor.shape)
+            total = total.coalesce()
+            if reader is not None:
+                return {tensor.device: staging.fill(tensor, total, posted, reader)}
             with torch.no_grad():
-                tensor.copy_(total.coalesce())
+                tensor.copy_(total)
+            return {}
 
         call = Call("all_reduce of sparse tensors", tensor.dtype)
         work = self._post("all_reduce", call, lambda c: [strand(c)], [count_span], [], opts, add)
         work._result = [tensor]
+        work.devices = {tensor.device} if reader is not None else ()
         return work
 
 
@@ -491,12 +547,10 @@ def _scale_before(tensors: Sequence[torch.Tensor], op: Any) -> None:
                 t.mul_(factor)
 
 
-def _scale_after(tensors: Sequence[torch.Tensor], op: Any, group: Collectives) -> None:
-    if int(plain(op)) != AVG:
-        return
+def _divide(span: Span, part: slice, n: int) -> None:
     with torch.no_grad():
-        for t in tensors:
-            if t.is_floating_point() or t.is_complex():
-                t.div_(len(group.ranks))
-            else:
-                t.div_(len(group.ranks), rounding_mode="trunc")
+        t = span.flatten()[part]
+        if t.is_floating_point() or t.is_complex():
+            t.div_(n)
+        else:
+            t.div_(n, rounding_mode="trunc")

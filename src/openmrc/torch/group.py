@@ -28,6 +28,7 @@ from openmrc.torch.work import MrcWork
 from openmrc.torch.world import PeerError, World
 
 WORLD_NAME = "world"
+DEVICES = ("cpu", "cuda")
 _worlds: list[World] = []
 _leaving: deque[threading.Thread] = deque(maxlen=64)  # the last that close a world
 
@@ -158,7 +159,7 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device(name) for name in DEVICES]
 
     def _get_backend(self, device: Any) -> Capabilities:
         return self._capabilities

@@ -107,10 +107,9 @@ class Matching:
             self._sends[at] = t
         return t
 
-    def send_next(self, op: Operation, peer: int, group: int, tag: int, data: Bytes) -> Transfer:
-        """Send the next message to a peer with this tag."""
-        key = self._next(self._sent_seq, peer, group, tag + 1)
-        return self.send(op, peer, key, data)
+    def next_sent(self, peer: int, group: int, tag: int) -> Key:
+        """The key of the next message to a peer with this tag."""
+        return self._next(self._sent_seq, peer, group, tag + 1)
 
     def receive_next(self, op: Operation, peer: int, group: int, tag: int, data: Bytes) -> Transfer:
         """Receive the next message from a peer with this tag."""

@@ -15,6 +15,7 @@ from openmrc.verbs.device import Device
 from openmrc.verbs.region import MemoryRegion
 
 Bytes = npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
 
 
 def bytes_at(address: int, n: int) -> Bytes:

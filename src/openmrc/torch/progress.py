@@ -14,9 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.loop import CAME, ELSEWHERE, NOTHING
+from openmrc.torch import streams
 from openmrc.torch.agreement import Agreement
 from openmrc.torch.callbacks import Callbacks
 from openmrc.torch.matching import Matching
@@ -24,6 +26,7 @@ from openmrc.torch.operation import Flag, Operation
 from openmrc.torch.pair import Pair
 from openmrc.torch.running import Running
 from openmrc.torch.shared import Bell, Shared
+from openmrc.torch.staging import Staging
 from openmrc.verbs.cq import CompletionQueue
 
 TICK_S = 0.25  # the precision of timeouts
@@ -43,6 +46,7 @@ class Progress:
         self.running.drop = self.matching.drop
         self.running.agreed = self.agreement.agreed
         self.running.give_up = self.agreement.give_up
+        self.staging = Staging(streams.door, self.running.over)
         self.bell: Bell | None = None  # rung by ranks of this host
         self._shared: list[Shared] = []
         self._by_qp: list[tuple[CompletionQueue, dict[int, Pair]]] = []
@@ -120,6 +124,8 @@ class Progress:
         finally:
             self._lock.release()
         self.running.finish()
+        if self.staging.is_due:  # nothing rings when a copy arrives
+            self._wake()
 
     def drive(self, over: Flag, seconds: float | None) -> None:
         """Run operations on this thread until `over` is set, or for `seconds`. Returns at once if
@@ -147,17 +153,19 @@ class Progress:
         The device's loop runs on this thread, unless messages are so long that its own thread and
         this one both have enough to do.
         """
-        behind = self._is_behind()
-        most_s = BEHIND_S if behind else left_s
+        pause_s = self.staging.pause_s()
+        behind = self._is_behind() or pause_s < left_s
+        most_s = min(BEHIND_S, pause_s) if behind else left_s
         if self._queue is not None:
             if self.matching.is_long:
                 self._queue.hear()
             else:
-                said = self._queue.look(SPIN_NS, int(most_s * 1e9))
+                most_ns = int(most_s * 1e9)
+                said = self._queue.look(min(SPIN_NS, most_ns), most_ns)
                 if said in (NOTHING, CAME):
                     return behind or said == CAME
                 most_s = most_s if said == ELSEWHERE else 0.0
-        came = self._driver_poll.poll(most_s * 1000)
+        came = _polled(self._driver_poll, most_s)
         for fd, _ in came:
             if fd == self._driver_fd:
                 os.eventfd_read(fd)
@@ -228,6 +236,7 @@ class Progress:
         while not self._stopped:
             now = time.monotonic()
             wait_s = max(min(tick_at, self.running.due()) - now, 0.0)
+            wait_s = min(wait_s, self.staging.pause_s())
             driven, seen = self._drives != seen or self._driver is not None, self._drives
             if driven:
                 came = self._rest_poll.poll(min(wait_s, LEFT_S) * 1000)
@@ -236,7 +245,7 @@ class Progress:
                     continue
             else:
                 behind = self._is_behind()
-                came = self._poll.poll((BEHIND_S if behind else wait_s) * 1000)
+                came = _polled(self._poll, min(BEHIND_S, wait_s) if behind else wait_s)
             for fd, _ in came:
                 if fd == self._wake_fd:
                     os.eventfd_read(fd)
@@ -290,7 +299,8 @@ class Progress:
             while self._inbox:
                 self._inbox.popleft()()
             self.running.resume_all()
-            busy = self._take()
+            busy = self.staging.take()
+            busy = self._take() or busy
             for pair in self.pairs.values():
                 if pair.behind:
                     pair.flush()
@@ -314,3 +324,13 @@ class Progress:
                 if (pair := pairs.get(one.qp_num)) is not None:
                     self.matching.on_completion(pair, one)
         return busy
+
+
+def _polled(poll: Any, most_s: float) -> list[tuple[int, int]]:
+    """What came at descriptors within `most_s`; the kernel counts in milliseconds, rounded up."""
+    if most_s >= BEHIND_S:
+        return list(poll.poll(most_s * 1000))
+    came = list(poll.poll(0))
+    if not came and most_s > 0:
+        time.sleep(most_s)
+    return came

@@ -31,7 +31,7 @@ def register() -> None:
 
     if not dist.is_available() or NAME.upper() in dist.Backend._plugins:
         return
-    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
     place = os.environ.get(VARIABLE)
     if place == "gloo":
         _take_gloos_place()
@@ -85,7 +85,7 @@ def _take_gloos_place() -> None:
 
     if hasattr(dist.Backend, "_ensure_backend_registered"):
         dist.Backend._ensure_backend_registered("gloo")
-        dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu", "cuda"])
         return
     from torch.distributed import distributed_c10d
 

@@ -1,12 +1,12 @@
 """The memory of tensors, as operations use it: in place, or a copy.
 
 A contiguous tensor on the CPU is used in place; any other is copied, and what the operation fills
-is copied back when it ends. A tensor of a GPU is staged the same way.
+is copied back when it ends. A tensor of a GPU is staged (`staging`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from openmrc.torch.algorithms import Array
-from openmrc.torch.memory import bytes_at
+from openmrc.errors import InputError
+from openmrc.torch.memory import Array, bytes_at
+from openmrc.torch.operation import Operation, Transfer
 
 # The memory layout of each element type.
 DTYPES: dict[torch.dtype, Any] = {
@@ -32,32 +33,45 @@ DTYPES: dict[torch.dtype, Any] = {
     torch.complex64: np.complex64,
     torch.complex128: np.complex128,
 }
+WHOLE = slice(None)  # a part
 
 
 class Span:
     """The memory of a tensor, or of its copy."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
+        if not tensor.is_cpu:
+            raise InputError(
+                f"a tensor on {tensor.device}: those of the CPU and of cuda are accepted"
+            )
         self.tensor = tensor
-        plain_memory = tensor.is_cpu and tensor.is_contiguous()
-        self.is_copy = not plain_memory or tensor.is_conj() or tensor.is_neg()
+        self.is_copy = not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg()
         there = _copied(tensor) if self.is_copy else tensor
-        self.used = there
+        self._used = there
         kind = DTYPES.get(there.dtype, np.uint8)
         self.array: Array = bytes_at(there.data_ptr(), there.nbytes).view(kind)
+
+    def flatten(self) -> torch.Tensor:
+        """The elements in this memory."""
+        return self._used.detach().view(-1)
+
+    def arrive(self, op: Operation, part: slice = WHOLE) -> list[Transfer]:
+        """Return what to wait for until the values of a part are in this memory."""
+        return []
+
+    def put(self, part: slice = WHOLE) -> None:
+        """A part is filled."""
 
     def copy_back(self) -> None:
         """Copy the result back to the tensor."""
         if self.is_copy:
             with torch.no_grad():
-                self.tensor.copy_(self.used)
+                self.tensor.copy_(self._used)
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's values in plain memory of this host."""
+    """A tensor's values in plain memory."""
     there = tensor.detach()
-    if not there.is_cpu:
-        return there.cpu().contiguous()
     return there.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
 
@@ -72,12 +86,14 @@ class Whole:
 Parts = Sequence[torch.Tensor] | Whole  # of all ranks: a tensor each, or one
 
 
-def spans_of(parts: Parts) -> tuple[list[Span], list[Array]]:
+def spans_of(
+    parts: Parts, span_of: Callable[[torch.Tensor], Span]
+) -> tuple[list[Span], list[Array]]:
     """The memory of all parts, and each part's."""
     if not isinstance(parts, Whole):
-        spans = [Span(t) for t in parts]
+        spans = [span_of(t) for t in parts]
         return spans, [span.array for span in spans]
-    span = Span(parts.tensor)
+    span = span_of(parts.tensor)
     width = len(span.array) // max(parts.tensor.numel(), 1)  # 1, but for types without a layout
     ends = list(accumulate(parts.counts))
     each = zip(parts.counts, ends, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -38,6 +38,8 @@ class MrcWork(dist.Work):
         self._base: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
         self.at_end: Callable[[], None] = nothing
+        self.devices: Collection[torch.device] = ()  # GPUs whose tensors it fills
+        self.left: Mapping[torch.device, Any] = {}  # on each, the event after its copies back
         op.on_finish = self._finish if event is None else partial(event.end, self._finish)
 
     def _finish(self) -> None:
@@ -54,7 +56,7 @@ class MrcWork(dist.Work):
         if event is not None:
             event.set()
         if base is not None:
-            self._progress.callbacks.call(partial(base.set_result, None))
+            self._progress.callbacks.call(partial(self._tell, base))
         self._progress.finished()
 
     def _raise(self) -> None:
@@ -63,7 +65,9 @@ class MrcWork(dist.Work):
             raise dist.DistBackendError(str(error)) from error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is complete, and raise its error. C++ passes 0 for no timeout."""
+        """Wait until it is complete, and raise its error. C++ passes 0 for no timeout. With tensors
+        of a GPU the current stream waits for the copies back, and the caller does not.
+        """
         asked = timeout.total_seconds() if timeout else 0.0
         seconds = asked if asked > 0 else None
         if not self._over.up and self._progress.forked:
@@ -75,6 +79,8 @@ class MrcWork(dist.Work):
             if not (self._over.up or self._told().wait(left_s)):
                 raise dist.DistBackendError(f"{self._op.name}: not over within {asked:g} s")
         self._raise()
+        for device, event in self.left.items():
+            self._progress.staging.door.current(device).wait_event(event)
         return True
 
     synchronize = wait
@@ -118,15 +124,29 @@ class MrcWork(dist.Work):
         """
         with self._lock:
             if self._future is None:
-                base: torch.futures.Future[Any] = torch.futures.Future()
+                base: torch.futures.Future[Any] = (
+                    self._progress.staging.door.future(self.devices)
+                    if self.devices
+                    else torch.futures.Future()
+                )
                 self._base = base
                 self._future = base.then(self._outcome)
                 if not self._over.up:
                     return self._future
             else:
                 return self._future
-        base.set_result(None)
+        self._tell(base)
         return self._future
+
+    def _tell(self, base: torch.futures.Future[Any]) -> None:
+        """Complete the future. That of a GPU's tensors takes its events from current streams, for
+        the tensors that it is given.
+        """
+        if not self.left:
+            base.set_result(None)
+            return
+        with self._progress.staging.door.after(self.left.values()):
+            base.set_result(self._result)
 
     def _outcome(self, _: Any) -> list[torch.Tensor]:
         self._raise()
