@@ -628,7 +628,7 @@ def launch(
     """Run n ranks; return what each has found. Those that hang are ended, and found so."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         port = one.getsockname()[1]
-    command = [sys.executable, __file__, "--rank", "--out", str(options.out), "--suffix", suffix]
+    command = [sys.executable, __file__, "--rank", "--out", str(options.out), f"--suffix={suffix}"]
     command += ["--stand-in"] if options.stand_in else []
     shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **env}
     shared["WORLD_SIZE"] = str(n)

@@ -6,6 +6,8 @@ memory       bytes of tensors, by address
 shared       ranks of one host: the same in shared memory
 wire         the one function that opens the process's device
 pair         the queue pair to a peer: small messages in slots, large ones in place
+streams      a GPU's streams and events, behind a door for tests
+staging      tensors of a GPU, by way of pinned memory
 callbacks    what applications attach to futures, on threads of its own
 call         what an operation is, as its ranks compare it
 progress     what is posted, what has arrived, which operation continues
