@@ -75,7 +75,7 @@ class Gpu:
         self.streams = [self.now]
         self.on_look: Callable[[], None] = lambda: None
         self.wrong: list[str] = []  # also what a thread cannot raise
-        self._alive: dict[int, int] = {}
+        self._alive: dict[int, object] = {}  # what is at an address, which serves again
         self._lock = threading.RLock()
 
     def tensor(self, values: torch.Tensor) -> torch.Tensor:
@@ -83,14 +83,15 @@ class Gpu:
         memory = np.array(bytes_at(values.data_ptr(), values.nbytes))
         if not memory.nbytes:
             return values.clone()
-        address = memory.ctypes.data
-        self._alive[address] = self._alive.get(address, 0) + 1
-        weakref.finalize(memory, self._freed, address)
+        address, own = memory.ctypes.data, object()
+        self._alive[address] = own
+        weakref.finalize(memory, self._freed, address, own)
         whole = torch.from_numpy(memory).view(values.dtype)
         return whole.as_strided(values.shape, values.stride())
 
-    def _freed(self, address: int) -> None:
-        self._alive[address] -= 1
+    def _freed(self, address: int, own: object) -> None:
+        if self._alive.get(address) is own:
+            del self._alive[address]
 
     def do(self, work: Callable[[], None]) -> None:
         """Work in the current stream, like a kernel."""
@@ -119,7 +120,7 @@ class Gpu:
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is in this memory."""
-        return bool(self._alive.get(tensor.untyped_storage().data_ptr()))
+        return tensor.untyped_storage().data_ptr() in self._alive
 
     def current(self, device: torch.device) -> Stream:
         """The current stream."""
@@ -141,13 +142,14 @@ class Gpu:
         host = of if self.holds(into) else into
         there = into if self.holds(into) else of
         address, seen = there.untyped_storage().data_ptr(), _sum(host)
+        own = self._alive[address]
         ends = [_unowned(t) if self.holds(t) else t for t in (into, of)]
         if self.holds(of):
             host.view(-1).view(torch.uint8).bitwise_not_()  # what is read too early is wrong
             seen = _sum(host)
 
         def copy() -> None:
-            if not self._alive.get(address):
+            if self._alive.get(address) is not own:
                 self.wrong.append("the GPU's memory was freed before its copy")
             elif _sum(host) != seen:
                 self.wrong.append("the host's memory has changed before its copy")

@@ -57,6 +57,8 @@ COMPILED_PARTS = (
     "capi/hot.py",
     "capi/layouts.py",
     "ops/blame.py",
+    "ops/diagnose/met.py",
+    "ops/diagnose/runs.py",
     "ops/schedule.py",
     "ops/weigh.py",
     "ops/mapper/loop.py",

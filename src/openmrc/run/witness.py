@@ -50,6 +50,7 @@ EVS_MAX = 2**23  # of a run that is recorded: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
 
 FINE = 4  # ticks of a bin: ports are read as often
+TICKS_MAX = FINE * BINS_MAX + 1  # the last one of a run may be short
 ANSWERS_MAX = 2**19  # of probes that are recorded; later ones are not
 
 COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged")

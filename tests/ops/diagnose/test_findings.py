@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from openmrc.cli.command import main
+from openmrc.errors import InputError
 from openmrc.ops.diagnose.findings import by_model, found
 from openmrc.ops.records import Record, read
 from openmrc.ops.why import Window, why
@@ -55,6 +57,15 @@ def test_only_what_was_broken_in_the_window_is_told(record: Record) -> None:
     assert len(by_model(record, record, Window(0.0, 50.0, None))) == 1
     assert not by_model(record, record, Window(0.0, 5.0, None))
     assert not by_model(record, record, Window(300.0, 400.0, None))
+
+
+def test_more_ticks_than_a_run_has_are_refused(record: Record) -> None:
+    """A file from somebody else must not ask for all of the memory."""
+    assert record.counts is not None
+    width = pl.col("until_us").clip(upper_bound=pl.col("from_us") + 1e-3)
+    forged = replace(record, counts=record.counts.with_columns(width))
+    with pytest.raises(InputError, match=r"counts\.parquet: its rows are 0\.001 us of .* at most"):
+        by_model(forged, forged, Window(0.0, 1e9, None))
 
 
 def test_the_order_of_rows_changes_nothing(record: Record) -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.witness import COUNTED
+from openmrc.run.witness import COUNTED, TICKS_MAX
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -54,11 +55,18 @@ def observed(record: Record) -> Observed:
 
 
 def _counts(record: Record, rows: pl.DataFrame) -> tuple[FloatArray, FloatArray]:
-    """The edges of ticks, and [`COLUMNS`, ticks, ports] counts."""
+    """The edges of ticks, and [`COLUMNS`, ticks, ports] counts; `InputError` for more ticks than a
+    run has.
+    """
     begin, end = (rows[name].to_numpy() for name in ("from_us", "until_us"))
     width_us = float((end - begin).max(initial=0)) or record.end_us
     end_us = max(record.end_us, float(end.max(initial=0)))
     n = max(int(np.ceil(end_us / width_us - 1 / US)), 1)
+    if n > TICKS_MAX:
+        raise InputError(
+            f"counts.parquet: its rows are {width_us:g} us of {end_us:g}: {n:,} of them; a run has"
+            f" at most {TICKS_MAX}; run it again"
+        )
     found = np.zeros((len(COLUMNS), n, record.known.n_ports))
     at = np.minimum(np.rint(begin / width_us).astype(np.int64), n - 1)
     for each, name in zip(found, COLUMNS, strict=True):
