@@ -6,6 +6,7 @@ thread, and a drawn schedule says which stream or rank does the next piece of wo
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -214,6 +215,7 @@ class Call:
 def play(calls: Sequence[Call], schedule: Sequence[int]) -> None:
     """Post and wait as a script does, and fail if any value or order is wrong."""
     two = Two(schedule)
+    gc.freeze()  # so that only what is made here is looked through
     try:
         posted: list[tuple[Rank, MrcWork, Checks]] = []
 
@@ -234,10 +236,13 @@ def play(calls: Sequence[Call], schedule: Sequence[int]) -> None:
                 two.some()
             if call.waits:
                 wait()
+                gc.collect()  # what is dropped is freed now, however busy the collector is
         wait()
+        gc.collect()
         for rank in two.ranks:
             rank.gpu.finish()
     finally:
+        gc.unfreeze()
         two.close()
 
 
