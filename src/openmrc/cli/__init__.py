@@ -11,8 +11,8 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in a process of its own; return its exit status."""
-    # What `signal` is made of, without the time that it takes. Typeshed leaves it out.
-    import _signal  # type: ignore[import-not-found]
+    # What `signal` is made of, without the time that it takes.
+    import _signal  # type: ignore[import-not-found]  # typeshed leaves it out
 
     # While the command loads there is nothing to report: Ctrl-C ends it as SIGTERM does.
     usual = _signal.getsignal(_signal.SIGINT)

@@ -8,7 +8,7 @@ component, so some of its links, `gates`, are those that every packet across it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -244,8 +244,3 @@ def _fours(ports: LongArray) -> list[LongArray]:
 
 def _tuple(*parts: npt.ArrayLike) -> tuple[int, ...]:
     return tuple(np.unique(np.concatenate([np.asarray(part) for part in parts])).tolist())
-
-
-def named(rows: Sequence[Component]) -> list[str]:
-    """Return the names of some components."""
-    return [row.where for row in rows]
