@@ -99,6 +99,16 @@ def test_row_13_a_skip_ev_loses_the_turns_of_a_round_trip_where_evs_are_many(
     assert pair.path_state(0, 1) == "GOOD"
 
 
+@pytest.mark.parametrize("turns", [1, 3])
+def test_row_13_a_skip_ev_loses_as_many_turns_as_are_asked_for(turns: int) -> None:
+    """One is the public text's: marks while in SKIP change nothing, however many there are."""
+    pair = at_rest(evs=32, rate_gbps=400, skip_turns=turns)
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    for turn in range(turns + 1):
+        assert (1 in order(pair, 31)) == (turn == turns)
+
+
 @pytest.mark.parametrize("chooses", [policy.ROTATION, policy.RECYCLING])
 def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(chooses: int) -> None:
     pair = at_rest()
@@ -110,19 +120,17 @@ def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(choo
 
 
 @pytest.mark.parametrize(("marks", "turns"), [(1, 1), (2, 4)])
-def test_in_peer_runs_an_ev_loses_turns_by_the_square_of_its_marks_in_a_row(
+def test_row_13_an_ev_may_lose_turns_by_the_square_of_its_marks_in_a_row(
     marks: int, turns: int
 ) -> None:
-    pair = at_rest()
-    recycle(pair)
+    pair = at_rest(skip_turns="squared")
     pair.st.ev[pair.q.ev0 + 1].marks = marks - 1
     signal(pair, 1, pk.M_SKIP_ONCE)
     assert order(pair, 3 * turns + 2) == [0, 2, 3] * turns + [0, 1]
 
 
-def test_in_peer_runs_the_turns_to_lose_fit_their_field() -> None:
-    pair = at_rest()
-    recycle(pair)
+def test_the_turns_to_lose_fit_their_field() -> None:
+    pair = at_rest(skip_turns="squared")
     pair.st.ev[pair.q.ev0 + 1].marks = 20
     signal(pair, 1, pk.M_SKIP_ONCE)
     assert pair.st.ev[pair.q.ev0 + 1].active == rotation.TURNS_MAX

@@ -182,6 +182,55 @@ def test_row_24_one_window_per_qp() -> None:
     assert pair.st.qp[1].cwnd == window
 
 
+def test_row_24_qps_to_one_destination_may_share_a_window() -> None:
+    """Two start as one does; one that has sent everything leaves its part to the other."""
+    pair = Pair(qps=2, share_window=True, rtt_us=80)
+    whole = Pair(rtt_us=80).q.max_wnd
+    assert [float(q.cwnd) for q in pair.st.qp[:2]] == [whole, whole]
+    pair.post(400 * 4096)
+    pair.post(40 * 4096, qp=1)
+    first, second = pair.st.qp[:2]
+    assert first.cwnd == second.cwnd == whole / 2
+    pair.advance(us=20)
+    assert first.inflight + second.inflight <= whole
+    while second.una < second.seq_end:
+        before = float(first.cwnd + second.cwnd)
+        pair.advance(us=1)
+    assert first.cwnd == pytest.approx(before, rel=0.1)
+    pair.drive()
+    kept = float(first.cwnd)
+    pair.post(4096, qp=1)
+    assert second.cwnd == pytest.approx(kept)
+
+
+def test_row_24_a_qp_that_fails_leaves_its_part_of_the_window() -> None:
+    pair = Pair(qps=2, share_window=True)
+    for qp in range(2):
+        pair.post(40 * 4096, qp=qp)
+    half = float(pair.st.qp[1].cwnd)
+    pair.advance(us=1)
+    pair.nack(0, pk.NACK_UNEXP_EVENT)
+    assert pair.error() == "remote operation error"
+    assert pair.st.qp[1].cwnd == pytest.approx(2 * half, rel=0.1)
+
+
+@pytest.mark.parametrize("reason", [0x03, 0x08, 0x1D, 0xFF])
+def test_an_unknown_nack_brings_the_packet_again_and_ends_no_qp(reason: int) -> None:
+    """However often it comes: only reasons that are known to be resources charge a retry."""
+    pair = Pair(linear_cnt=1, exp_cnt=0)
+    pair.post(4096)
+    pair.cut(kind="payload")
+    for _ in range(4):
+        pair.advance(us=3)
+        pair.nack(0, reason)
+        pair.q.charged_at = -es.NEVER
+    assert pair.error() == "no error"
+    assert pair.packets("rtx")
+    pair.heal()
+    pair.drive()
+    assert pair.done() == [0]
+
+
 def test_a_qp_that_is_not_in_rts_takes_no_message() -> None:
     pair = Pair()
     pair.q.state = es.ERROR

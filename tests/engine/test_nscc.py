@@ -41,7 +41,7 @@ class Flow:
         self.configure(rate_bps)
 
     def configure(self, rate_bps: int) -> None:
-        nscc.configure(self.q, self.c, rate_bps)
+        nscc.configure(self.q, self.c, rate_bps, 1)
 
     @property
     def cwnd(self) -> float:

@@ -48,6 +48,16 @@ PAIRS = {
         "transport.always_skip_after: 3 does nothing with paths = 'reps', only with 'mrc'",
         mrc("always_skip_after = 3"),
     ),
+    "skip_turns": (
+        mrc('skip_turns = 1\npaths = "oblivious"'),
+        "transport.skip_turns: 1 does nothing with paths = 'oblivious', only with 'mrc'",
+        mrc("skip_turns = 1"),
+    ),
+    "ev_fields": (
+        mrc("ev_fields = true"),
+        "transport.ev_fields: does nothing where packets have carriers; say srv6 = false",
+        mrc("ev_fields = true\nsrv6 = false"),
+    ),
     "ecn_skip": (
         mrc('ecn_skip = false\npaths = "reps"'),
         "transport.ecn_skip: 'reps' skips no path anyway; leave it out",

@@ -25,6 +25,7 @@ from openmrc.scenario.scenario import (
 )
 from openmrc.scenario.transports import AnyTransport, TransportSection
 from openmrc.scenario.workloads import JOB_WORKLOADS
+from openmrc.sim.mrc import htsim
 from openmrc.sim.mrc.transport import Transport
 from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
@@ -108,6 +109,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "exp_cnt": 4,
         "trim_nack": False,
         "dynamic_mpr": True,
+        "share_window": True,
         "srv6": True,  # false in the next test: not of peer runs, nor is the last
         "trim": True,
         "ecn_skip": True,
@@ -132,16 +134,18 @@ def test_every_key_reaches_the_simulator() -> None:
         SMALLEST, [text.replace("True", "true").replace("False", "false") for text in overrides]
     )
 
-    # two that do nothing with `paths = "single"`: the next test has them
+    # four that do nothing with `paths = "single"`: the next test has them
     assert {field.encode_name for field in msgspec.structs.fields(TransportSection)} == {
         *transport,
         "always_skip_after",
         "check_paths",
         "freezing",
+        "skip_turns",
     }
     # jitter is refused with cut-through
     fields = {field.encode_name for field in msgspec.structs.fields(FabricSection)}
-    assert fields == {*queues, "jitter", "trim_lengths"}
+    assert fields == {*queues, "jitter", "sids", "trim_lengths"}
+    assert parse_scenario(SMALLEST, ["fabric.sids=uA"]).fabric.build().sids == "uA"
     trims = parse_scenario(SMALLEST, ["fabric.trim_lengths=outer"]).fabric.build()
     assert (trims.trim_lengths, scenario.fabric.build().trim_lengths) == ("outer", "all")
     late = parse_scenario(SMALLEST, ["fabric.jitter=3us"]).fabric.build()
@@ -163,6 +167,7 @@ def test_every_key_reaches_the_simulator() -> None:
         exp_cnt=4,
         trim_nack=False,
         dynamic_mpr=True,
+        share_window=True,
         trim=True,
     )
     assert scenario.fabric.build().cut_through
@@ -450,6 +455,26 @@ def test_a_peer_run_takes_the_peers_parameters(tmp_path: Path) -> None:
     assert (transport.pmtu, transport.evs_active, transport.evs_backup) == (4086, 64, 0)
     _, traffic, _ = scenario.build()
     assert traffic.msg_bytes.tolist() == [4096]
+
+
+@pytest.mark.parametrize(
+    ("text", "turns"),
+    [('"auto"', None), ('"rtt"', "rtt"), ('"squared"', "squared"), ("3", 3)],
+)
+def test_turns_to_skip_are_a_number_or_a_rule(text: str, turns: int | str | None) -> None:
+    scenario = parse_scenario(SMALLEST, [f"transport.skip_turns={text}"])
+    assert mrc(scenario.transports[0]).build().skip_turns == turns
+
+
+def test_a_run_of_the_peers_files_skips_as_the_peer_does(tmp_path: Path) -> None:
+    """And says so: by itself `rules = "peer"` is the public text's one turn."""
+    (tmp_path / "a.topo").write_text(TOPO)
+    (tmp_path / "one.cm").write_text(CM)
+    files = (str(tmp_path / "a.topo"), str(tmp_path / "one.cm"))
+    for change, turns in (([], "squared"), (["transport.skip_turns=1"], 1)):
+        assert mrc(peer_scenario(*files, change).transports[0]).build().skip_turns == turns
+    assert htsim.endpoints(Transport(rules="peer"))["skip_turns"] == 1
+    assert htsim.endpoints(Transport(rules="peer", skip_turns="rtt"))["skip_turns"] == 0
 
 
 def test_set_reaches_every_transport_or_one() -> None:

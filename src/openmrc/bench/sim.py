@@ -26,6 +26,7 @@ CASES = {
         ecn_last_hop = true
         [transport]
         rules = "peer"
+        skip_turns = "squared"
         pmtu = 4086
         evs_active = 64
         evs_backup = 0

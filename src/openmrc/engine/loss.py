@@ -7,7 +7,18 @@ comes any more, the RTO decides.
 
 from __future__ import annotations
 
-from openmrc.engine import account, beliefs, bits, fate, nscc, probes, rotation, timers, window
+from openmrc.engine import (
+    account,
+    beliefs,
+    bits,
+    fate,
+    nscc,
+    pool,
+    probes,
+    rotation,
+    timers,
+    window,
+)
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
 from openmrc.engine.fate import slot_of
@@ -118,6 +129,8 @@ def fail(st, q, error, now):
     q.error_at = now
     timers.stop(q)
     account.note_failure(st, q, error, now)
+    if st.config[0].share_window and q.una < q.seq_end:
+        pool.divide(st, q, -1)
 
 
 @inner

@@ -46,16 +46,16 @@ FULL_RTTS = 2.5
 
 
 @compiled
-def configure(q, c, rate_bps):
+def configure(q, c, rate_bps, share):
     """Set every constant from the usable rate of a QP (bit/s, the sum of its up ports) and T; clamp
-    the window, keep the averages.
+    the window, keep the averages. `share` QPs have one window together (row 24).
     """
     t = float(c.base_rtt_ps)
-    bdp = rate_bps * t / PS_BITS
+    bdp = rate_bps * t / PS_BITS / share
     mss = float(c.pmtu)
     q.pkt = mss + c.nominal_overhead
     q.t_config = t
-    q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt)
+    q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt / share, q.pkt)
     a = bdp / A_UNIT_BYTES
     target = 0.75 * t if c.trimming else t
     q.target = int(target)

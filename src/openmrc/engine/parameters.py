@@ -62,6 +62,8 @@ class Parameters:
     # False: trimmed headers are not answered, so peers send NO_TRIM
     trim_nack: bool = stated(True, "MRC 1.9")
     dynamic_mpr: bool = stated(False, "MRC 1.5")
+    # QPs to one destination share one window, in place of one for each
+    share_window: bool = stated(False, "row 24")
     # new packets in a row on one EV, so that the kernel takes them together; at most the plane's
     # share of what may be sent now
     burst: int = stated(1, "rotation.py", "packets", least=1, most=BURST_MAX, key=False)
@@ -82,6 +84,10 @@ class Variants(Parameters):
     shuffle_rounds: int = stated(64, "row 13", "rounds", least=1, key=False)
     # CE marks in a row on one EV; 0: never
     always_skip_after: int = stated(0, "row 23", "packets", least=0, most=1_000_000, only="mrc")
+    # turns that a marked path loses: a number, or one of `policy.SKIP_TURNS`; None: by `rules`
+    skip_turns: int | str | None = stated(
+        None, "row 13", "turns", least=1, most=127, only="mrc", record=False
+    )
     # True: a path carries data only after it has answered a probe, also at the start
     check_paths: bool = stated(False, "row 36", only="mrc")
     # False: a CE mark affects the window only, and makes no EV SKIP

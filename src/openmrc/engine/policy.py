@@ -55,11 +55,20 @@ PATHS = {  # by its name in a scenario
     "single": PathPolicy(PATHS_SINGLE, REVERSE_FIXED),
 }
 OWN_PATHS = PathPolicy(PATHS_MRC)  # a user's choice; the rest is as in MRC
+# CONFIG.skip_turns where it is no number: the rounds of a round trip, and those times the square of
+# the marks in a row
+SKIP_TURNS = {"rtt": 0, "squared": -1}
 CONGESTION = {"nscc": CC_NSCC, "none": CC_NONE}
 
 ON_SACK, ON_TRIM, ON_LOSS = 0, 1, 2
 HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED, HEARD_LOST = 0, 1, 2, 3
 OWN = 24  # numbers that a QP has for its policies
+
+
+def skip_turns(given: int | str) -> int:
+    """Return what CONFIG.skip_turns holds for a number of turns, or a name of `SKIP_TURNS`."""
+    return SKIP_TURNS[given] if isinstance(given, str) else given
+
 
 SIGNATURES = {
     "step": ("st", "q", "event", "now", "new_bytes", "rtt_ps", "marked"),

@@ -10,33 +10,17 @@ keep the reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import account, loss, nic_planes, nscc, place, probes, rotation
+from openmrc.engine import account, loss, nic_planes, place, pool, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.account import OWN, PEERS, PORT_DOWN, PORT_UP
 from openmrc.engine.parameters import PLANES_MAX
-from openmrc.engine.policy import PATHS_SINGLE
 from openmrc.engine.verdict import CONTRADICTORY, HEARD, NO_PEER, OUT_OF_PLACE
 from openmrc.jit import compiled, inlined, inner
 from openmrc.units import S
 
 REPEAT_MAX_PS = S  # row 19: one second
 PER_PEER_MAX = PLANES_MAX + 1  # packets that one peer may receive at one deadline
-
-
-@inner
-def usable_rate(st, q):
-    """Sum of the rates of the planes up at both ends, bit/s; the window's constants follow it (MRC
-    4.6).
-    """
-    c = st.config[0]
-    if c.paths == PATHS_SINGLE:
-        return c.port_rate_bps
-    up = rotation.ports_up(st, q)
-    n = 0
-    for p in range(q.n_planes):
-        n += (up >> p) & 1
-    return n * c.port_rate_bps
 
 
 @compiled
@@ -47,12 +31,9 @@ def refresh_qp(st, q, now):
     rotation.refresh_planes(st, q, now)
     if q.n_bad > 0:
         q.ev_probe_at = now
-    rate = usable_rate(st, q)
-    if rate > 0:
-        nscc.configure(q, st.config[0], rate)
-        if q.cc:
-            nscc.obey(q, st.config[0], st.nscc[q.cc])
-    elif q.state == es.RTS and not loss.outstanding(q):
+    if pool.configure(st, q, pool.senders(st, q) if st.config[0].share_window else 1):
+        return
+    if q.state == es.RTS and not loss.outstanding(q):
         loss.first_sent(q, now)  # also if nothing can be sent: without timers a QP never fails
 
 

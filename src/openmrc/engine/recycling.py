@@ -1,8 +1,5 @@
 """htsim's choice of paths, beside MRC's: the EV of an unmarked answer is next, before the rotation
-goes on, and a marked one loses more turns the more marks it has in a row.
-
-A path that is marked again and again, such as one of a slow link, is replaced by no other EV in
-htsim; these turns keep it out instead.
+goes on.
 """
 
 from __future__ import annotations
@@ -34,11 +31,3 @@ def choose(st, q, plane, avoid):
     plane.clean = -1
     e = st.ev[q.ev0 + ev]
     return ev if e.state == GOOD and e.active and ev != avoid else -1
-
-
-@inlined
-def turns_to_skip(turns, marks, most):
-    """How many turns an EV loses with so many marks in a row, in place of `turns`; at most
-    `most`.
-    """
-    return min(marks * marks * turns, most)

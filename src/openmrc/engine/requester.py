@@ -10,7 +10,7 @@ After each of them the QP may be able to send: call `may_send`.
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, bits, fate, loss, place, probes, rotation, window
+from openmrc.engine import beliefs, bits, fate, loss, place, pool, probes, rotation, window
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import index_of
@@ -49,6 +49,8 @@ def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
     q.msg_end += 1
     if imm >= 0:
         q.rqmsn_next += 1
+    if st.config[0].share_window and q.una == m.first_seq:
+        pool.divide(st, q, 1)
     return True
 
 
@@ -315,6 +317,8 @@ def _advance_una(st, q, now):
         q.epoch = 0
         q.epoch_at = now
         loss.answered(q, now)
+        if st.config[0].share_window and q.una == q.seq_end:
+            pool.divide(st, q, -1)
 
 
 @inlined
@@ -539,7 +543,7 @@ def on_nack(st, q, p, now):
             on_trimmed_packet(st, q, seq, reason == pk.NACK_TRIMMED_LASTHOP, now)
         else:
             fate.enter(st, q, seq, fate.REFUSAL, now)
-    if not trimmed:
+    if reason in pk.NACKS_OF_RESOURCES:
         c = st.config[0]
         if now - q.charged_at >= loss.epoch_length(q.rto, q.epoch, int(c.linear_cnt)):
             loss.charge(st, q, now)

@@ -13,7 +13,7 @@ import numpy as np
 from openmrc.engine import account, bits, recycling, reps
 from openmrc.engine.account import PLANE_BACK
 from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, SKIP, TURN, enter, usable
-from openmrc.engine.policy import PATHS_MRC, RECYCLING, REPS, ROTATION
+from openmrc.engine.policy import PATHS_MRC, RECYCLING, REPS, ROTATION, SKIP_TURNS
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
@@ -24,6 +24,7 @@ ARRIVALS = 2
 VIEW_RTTS = 2
 EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
 TURNS_MAX = 127  # a field of one byte
+SQUARED = SKIP_TURNS["squared"]
 
 
 @inlined
@@ -298,10 +299,10 @@ def _loses_turn(st, q, plane, ev, now):
 
 
 @inlined
-def turns_to_skip(q, plane):
-    """How many turns a marked path loses: the rounds of its plane within a base round trip, because
-    there is no newer feedback on the path before. A round takes half of `two_packets` for each EV.
-    With few EVs it loses one turn, because the others must carry its packets.
+def turns_of_a_round_trip(q, plane):
+    """The rounds of a plane within a base round trip, because there is no newer feedback on a
+    marked path before. A round takes half of `two_packets` for each EV. With few EVs it is one
+    turn, because the others must carry its packets.
     """
     rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
     return max(min(rounds, plane.share // EVS_PER_TURN), 1)
@@ -309,11 +310,12 @@ def turns_to_skip(q, plane):
 
 @inlined
 def skip_turns(st, q, plane, e, entered):
-    """An EV was marked, and `entered` SKIP if it was in service: it loses turns."""
-    if st.config[0].path_choose == RECYCLING:
-        e.active = recycling.turns_to_skip(turns_to_skip(q, plane), int(e.marks), TURNS_MAX)
+    """An EV was marked, and `entered` SKIP if it was in service: it loses turns (row 13)."""
+    turns = st.config[0].skip_turns
+    if turns == SQUARED:
+        e.active = min(int(e.marks) ** 2 * turns_of_a_round_trip(q, plane), TURNS_MAX)
     elif entered:
-        e.active = turns_to_skip(q, plane)
+        e.active = turns if turns > 0 else turns_of_a_round_trip(q, plane)
 
 
 # --- members of the rotation

@@ -187,6 +187,7 @@ def configure(c: Any, parameters: Parameters, **world: int) -> None:
     c.cc = CONGESTION.get(given.cc, CC_OWN)
     c.rto_base_ps = RTO_UNIT_PS << given.rto_exponent
     c.ignore_marks = not given.ecn_skip
+    c.skip_turns = policy.skip_turns(given.skip_turns or "rtt")
     for name, value in world.items():
         c[name] = value
 
@@ -342,7 +343,7 @@ def obey_nscc(st: State, qi: int, number: int, now: int) -> None:
 def derived_nscc(st: State, rate_bps: int) -> dict[str, float]:
     """Return what NSCC derives from a rate and T: fields of `state.NSCC`."""
     q, c = records(1, es.QP)[0], st.config[0]
-    nscc.configure(q, c, rate_bps)
+    nscc.configure(q, c, rate_bps, 1)
     names = ("eta", "fi", "fi_scale", "max_wnd", "base_rtt", "target", "qa_threshold")
     return {name: q[name].item() for name in names} | {
         "gamma": nscc.GAMMA,

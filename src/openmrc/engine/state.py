@@ -63,6 +63,7 @@ CONFIG = record_type(
     ("port_rate_bps", "i8"),
     ("base_rtt_ps", "i8"),  # T of MRC 4.6
     ("alpha_time_ps", "i8"),  # that NSCC grows by; 0: T
+    ("skip_turns", "i8"),  # that a marked EV loses, or one of `policy.SKIP_TURNS`
     ("cc_step", "i8"),  # address of a policy (policy.py); 0: the built-in one
     ("path_choose", "i8"),  # the same, or ROTATION, REPS, RECYCLING
     ("path_learn", "i8"),
@@ -330,6 +331,7 @@ PEER = record_type(
     ("next_at", "i8"),  # next port status
     ("spacing", "i8"),
     ("down_probe_at", "i8"),  # when to probe planes that the peer reported as down
+    ("window", "f8"),  # that its QPs shared when the last of them had sent everything
 )
 
 # NSCC with values of a controller, in place of those derived from the rate and T

@@ -29,6 +29,7 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+SIDS = UN, UA = "uN", "uA"  # what the uSIDs of a carrier name: switches, or links
 
 # The bytes of a packet that a cut-through switch has received when it begins to send it: preamble,
 # Ethernet and the first IPv6 header, which determine the egress port, are 62 B.
@@ -97,6 +98,7 @@ class Fabric:
     jitter_ps: int = 0  # a packet is up to this late at the end of each link, drawn
     dscps: Dscps = DEFAULT
     trim_lengths: str = TRIM_LENGTHS[0]
+    sids: str = UN
 
     @cached_property
     def tier_counts(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 DEPTHS = ("queue", "queue_last_hop")
-NOT_OF_QUEUES = ("forwarding", "switching", "jitter", "dscp", "trim_lengths")
+NOT_OF_QUEUES = ("forwarding", "switching", "jitter", "dscp", "trim_lengths", "sids")
 JITTER_MAX_PS = 10 * MS  # the simulator's wheel of events spans it
 
 
@@ -40,6 +40,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
     jitter: Time = Time.parse("0s")
     dscp: str = DEFAULT.text
     trim_lengths: Literal["all", "outer", "none"] = "all"
+    sids: Literal["uN", "uA"] = "uN"
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
@@ -69,6 +70,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
             jitter_ps=int(self.jitter),
             dscps=Dscps.parse(self.dscp),
             trim_lengths=self.trim_lengths,
+            sids=self.sids,
         )
 
     def _wired(self) -> Fabric:

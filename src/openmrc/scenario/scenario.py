@@ -61,6 +61,7 @@ SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
 ONE_OF_A_LIST = re.compile(r"(fault|transport|workload\.job)\[(\d+)\](?:\.(.+))?")
 PEER: Table = {"rules": "peer", "pmtu": 4086}
 PEER_MRC: Table = {"evs_active": 64, "evs_backup": 0}
+PEER_SKIP: Table = {"skip_turns": "squared"}  # nearest to its figures (row 13)
 PEER_ROCE: Table = {"kind": "roce", "cc": "none", "ack_every": 1}
 Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" in a shell; {"fabric.nics": 128}
 
@@ -281,13 +282,16 @@ def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario
     """Return the run that htsim would make of a `.topo` and a `.cm` file, with its parameters.
 
     Its packets have 4086 B of payload and 64 B of header; there are 64 hashed EVs, and both queues
-    are one BDP with marks on the last hop as well; `rules = "peer"` implies the rest. If an
+    are one BDP with marks on the last hop as well; a path that is marked again and again loses more
+    turns, as htsim's do; `rules = "peer"` implies the rest. If an
     override says `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each
     packet.
     """
-    roce = "transport.kind=roce" in [change.replace(" ", "") for change in overrides]
+    changes = [change.replace(" ", "") for change in overrides]
+    roce = "transport.kind=roce" in changes
+    skips = not any(change.startswith("transport.paths=") for change in changes)
     fabric = {"kind": "htsim", "topo": topo} | ({} if roce else {"ecn_last_hop": True})
-    transport = PEER | (PEER_ROCE if roce else PEER_MRC)
+    transport = PEER | (PEER_ROCE if roce else PEER_MRC | (PEER_SKIP if skips else {}))
     workload = {"kind": "htsim", "cm": cm}
     tables = {"name": Path(cm).stem, "fabric": fabric, "transport": transport, "workload": workload}
     return _from_tables(tables, overrides, "--topo --cm", Path())

@@ -338,7 +338,7 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     if message.startswith("Invalid enum value"):
         kinds = get_args(fields[key].type)  # the words, or the union of them with None
         words = [word for kind in kinds for word in get_args(kind) or (kind,)]
-        words = [AUTO if word is type(None) else word for word in words]
+        words = [_NAMES.get(word, word) for word in words if not isinstance(word, msgspec.Meta)]
         accepted, hint = ", ".join(words), meant(table.get(key), words)
     elif message.startswith("Expected"):
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
@@ -350,6 +350,7 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     return f"{place}.{key}: {written(table.get(key))} is refused; {hint}accepted: {accepted}"
 
 
+_NAMES: dict[Any, str] = {type(None): AUTO, int: "a whole number"}
 _WORDS = {
     "int": "a whole number",
     "float": "a number",

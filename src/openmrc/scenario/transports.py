@@ -76,16 +76,18 @@ ORDER = (
         "rto_exponent",
         "linear_cnt",
         "exp_cnt",
+        "skip_turns",
         "always_skip_after",
         "check_paths",
     ),
-    *("srv6", "trim", "trim_nack", "dynamic_mpr", "ecn_skip", "freezing"),
+    *("srv6", "trim", "trim_nack", "dynamic_mpr", "share_window", "ecn_skip", "freezing"),
 )
 TEXTS: dict[str, Any] = {
     "name": Label,
     "paths": Paths,
     "cc": CongestionControl,
     "rules": Literal["mrc", "peer"],
+    "skip_turns": Annotated[int, Meta(ge=1, le=127)] | Literal["rtt", "squared"] | None,
 }
 
 
@@ -105,7 +107,7 @@ def _as_key(key: str, parameter: Parameter) -> tuple[str, Any, Any]:
     if unit == "bytes":
         return key, ByteCount, ByteCount(default)
     kind = TEXTS.get(key) or get_type_hints(Transport)[parameter.name]
-    if least is not None:
+    if least is not None and key not in TEXTS:
         kind = Annotated[int, Meta(ge=least, le=about["most"], multiple_of=about["step"])]
         kind = kind | None if default is None else kind
     return key, kind, kind(default) if key in ("paths", "cc") else default
@@ -142,6 +144,11 @@ class MrcSection(Section, frozen=True, kw_only=True):
         _check_base_rtt(transport.base_rtt_ps)
         if transport.rules == "peer" and not transport.srv6:
             raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
+        if transport.ev_fields and transport.srv6:
+            raise InputError(
+                "transport.ev_fields: does nothing where packets have carriers; say srv6 = false,"
+                " or leave it out"
+            )
         if not transport.ecn_skip and transport.paths in policy.PATHS.keys() - {"mrc"}:
             raise InputError(
                 f"transport.ecn_skip: {transport.paths!r} skips no path anyway; leave it out"

@@ -101,6 +101,12 @@ def draw(seed: int, nics: Sequence[int] = NICS) -> dict[str, Any]:
         # PFC's headroom for more would not fit the buffers drawn
         longest = "500ns" if tables["transport"].get("kind") == "roce" else "20us"
         fabric["jitter"] = pick("0ns", "0ns", "0ns", "500ns", longest)
+    if tables["transport"].get("kind") != "roce":
+        tables["transport"]["share_window"] = pick(False, False, True)
+        if tables["transport"]["paths"] == "mrc":
+            tables["transport"]["skip_turns"] = pick("auto", "auto", 1, "squared")
+        if not tables["transport"].get("srv6", True):
+            tables["transport"]["ev_fields"] = pick(False, True)
     return tables
 
 

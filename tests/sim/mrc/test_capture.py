@@ -271,14 +271,15 @@ def test_switches_that_shift_and_look_up_do_the_same(fabric: Fabric, paths: str)
     n = fabric.n_nics
     faults = [Fault(20 * US, "link-down", "plane 0 t0 0 - t1 0")]
     traffic = incast(n, n - 1, 60_000)
-    ways = [
-        all_complete(world_of(fabric, traffic, faults, queues=Queues(by_usid=by_usid), paths=paths))
-        for by_usid in (False, True)
-    ]
-    assert ways[0].net.ctl[0].by_usid != ways[1].net.ctl[0].by_usid
-    assert ways[0].counters() == ways[1].counters()
-    assert ways[0].counters()["trimmed"] > 0
-    assert ways[0].flows()["done_ps"].tolist() == ways[1].flows()["done_ps"].tolist()
+    arithmetic, *by_usid = (
+        all_complete(world_of(named, traffic, faults, queues=Queues(by_usid=used), paths=paths))
+        for used, named in ((False, fabric), (True, fabric), (True, replace(fabric, sids="uA")))
+    )
+    assert arithmetic.counters()["trimmed"] > 0
+    for way in by_usid:
+        assert way.net.ctl[0].by_usid != arithmetic.net.ctl[0].by_usid
+        assert way.counters() == arithmetic.counters()
+        assert way.flows()["done_ps"].tolist() == arithmetic.flows()["done_ps"].tolist()
 
 
 def test_places_are_taken_together_and_once() -> None:

@@ -54,14 +54,64 @@ def _next_port(ctl, s, dst, hashed):  # type: ignore[no-untyped-def]
     return switch.egress(ctl, s, dst, hashed)
 
 
+STRUCTURED = Transport(srv6=False, ev_fields=True)
+
+
+def route_of(world: World, e: Any) -> list[int]:
+    """The directed ports that data on an EV of the first sender takes: what its switches do."""
+    return followed(world, e, 0, int(e.value))
+
+
 def route(world: World, e: Any, qp: int = 0) -> list[int]:
-    """The directed ports that data on an EV of a sender takes: what only the switches know."""
+    """The same where switches hash."""
     src, dst = int(world.traffic.qp_src[qp]), int(world.traffic.qp_dst[qp])
-    hashed = int(_hash(src, dst, int(e.plane), int(e.value)))
+    return followed(world, e, qp, int(_hash(src, dst, int(e.plane), int(e.value))))
+
+
+def followed(world: World, e: Any, qp: int, hashed: int) -> list[int]:
+    src, dst = int(world.traffic.qp_src[qp]), int(world.traffic.qp_dst[qp])
     found = [src * world.fabric.n_planes + int(e.plane)]
     while (at := int(world.fabric.port_peer_switch[found[-1]])) >= 0:
         found.append(int(_next_port(world.net.ctl[0], world.net.switch[at], dst, hashed)))
     return found
+
+
+# --- fields of an EV
+
+
+@pytest.mark.parametrize("fabric", [clos(planes=2, up=3), tree(32)], ids=["two tiers", "three"])
+def test_fields_of_an_ev_select_the_uplink_at_each_tier(fabric: Fabric, tmp_path: Path) -> None:
+    """What frames show: without a carrier, each leaves by the ports that its own EV names."""
+    n = fabric.n_nics
+    traffic = permutation(n, 20_000, 3)
+    with (tmp_path / "a.pcapng").open("wb") as file:
+        capture = Capture.of(file, fabric, ["everywhere"], STRUCTURED)
+        all_complete(world_of(fabric, traffic, srv6=False, ev_fields=True, capture=capture))
+    names = {fabric.port_name(port): port for port in range(fabric.n_ports)}
+    ups = set()
+    for frame in read(tmp_path / "a.pcapng"):
+        p = decode(frame.data)
+        src, dst = whose(p.envelope.inner_src), whose(p.envelope.inner_dst)
+        assert not p.envelope.srv6
+        assert src is not None
+        assert dst is not None
+        ev, port = int(p.record.ev), names[frame.interface]
+        assert port in fabric.route(src.nic, dst.nic, ev)
+        at = int(fabric.port_switch[port])
+        if at >= 0 and port >= int(fabric.sw_first_up[at]) >= 0:
+            ups.add((int(fabric.sw_tier[at]), port - int(fabric.sw_first_up[at])))
+    assert {tier for tier, _ in ups} == set(range(fabric.n_tiers - 1))
+    assert len(ups) > fabric.n_tiers
+
+
+def test_fields_of_an_ev_take_as_many_paths_as_there_are_and_no_bytes() -> None:
+    """Paths are known, as with carriers, and none is hashed; frames are shorter by a header."""
+    world = stream_world(clos(up=2), srv6=False, ev_fields=True)
+    assert len(evs(world)) == 8 * 2
+    assert world.derived()["data_packet_wire_bytes"] == 4096 + 126
+    assert {tuple(route_of(world, e)) for e in evs(world)} == {
+        tuple(world.fabric.route(0, int(world.traffic.qp_dst[0]), int(e.value))) for e in evs(world)
+    }
 
 
 # --- without SRv6

@@ -259,7 +259,7 @@ def build_net(
     c.convergence_ps = transport.convergence_ps
     c.rerouted_at = NO_TIME
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
-    if queues.by_usid and not transport.hashed:
+    if queues.by_usid and transport.carried:
         net = _by_usid(net, fabric)
     net.ctl[0].foretold = not net.ctl[0].by_usid
     noted = ss.EVENTS_BETWEEN_CHECKS * network.PORTS_OF_AN_EVENT + net.ctl[0].n_nic_ports

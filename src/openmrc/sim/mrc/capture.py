@@ -1,7 +1,7 @@
 """Captures of an MRC network: the frames of `sim.watch.capture`.
 
 The frame is as on that link: the carrier shifted by every switch so far, through the fabric's real
-tables; CE and trimming as set by the queues before it; hop limits counted down. With hashed EVs
+tables; CE and trimming as set by the queues before it; hop limits counted down. Without SRv6
 (`srv6 = false`, `rules = "peer"`, parallel links) there are no carriers, and frames have one IPv6
 header, as in the other forms of `sim.watch.capture`. IPv4 has room for half of an EV (row 2), and a
 fabric's EVs differ in the upper half. So the upper half is written in place of the lower one, above
@@ -55,7 +55,7 @@ class _Wires(NamedTuple):
 
 
 class Capture(LinkCapture):
-    """A capture of MRC; `hashed` if the world forwards by hash."""
+    """A capture of MRC; `hashed` if the world forwards by hash, else `carried` if by carriers."""
 
     protocol, native = "MRC", IPV6
 
@@ -65,10 +65,12 @@ class Capture(LinkCapture):
         fabric: Fabric,
         where: Sequence[str],
         hashed: bool = False,
+        carried: bool = True,
         frames: str = NATIVE,
     ) -> None:
         super().__init__(stream, fabric, where, frames)
-        by_carrier = not hashed and frames == NATIVE and int(fabric.sw_bundle.max()) == 1
+        carried = carried and not hashed and int(fabric.sw_bundle.max()) == 1
+        by_carrier = carried and frames == NATIVE
         bits = fabric.ev_plane_shift + fabric.ev_plane_bits - EV_HALF_BITS
         halved = self.ipv4 and not hashed and 0 < bits <= PATH_BITS
         srv6_of = srv6.of_fabric(fabric) if by_carrier else srv6.nothing()
@@ -86,7 +88,7 @@ class Capture(LinkCapture):
         frames: str = NATIVE,
     ) -> Capture:
         """Return the capture of a run with this transport."""
-        return cls(stream, fabric, where, transport.hashed, frames)
+        return cls(stream, fabric, where, transport.hashed, transport.srv6, frames)
 
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
         packet.flag_bits |= tap.marks & UNDAMAGED

@@ -31,6 +31,7 @@ def endpoints(transport: Transport) -> dict[str, Any]:
         "reverse": policy.REVERSE_RANDOM,
         "alpha_time_ps": ALPHA_TIME_PS,
         "shuffle_rounds": 1,
+        "skip_turns": policy.skip_turns(transport.skip_turns or 1),
         **(dict.fromkeys(("path_choose", "path_learn"), policy.RECYCLING) if recycles else {}),
     }
 

@@ -38,10 +38,17 @@ class Transport(parameters.Variants):
     base_rtt_ps: int | None = parameters.stated(None, "MRC 4.6", "ps")
     # False: no carriers; an EV is a source port, and switches hash the 5-tuple
     srv6: bool = True
+    # True, without SRv6: fields of the EV select the uplink at each tier, and no switch hashes
+    ev_fields: bool = False
     # whether switches trim in this run; None: as the fabric's queues say
     trim: bool | None = None
 
     @property
     def hashed(self) -> bool:
         """Whether switches hash: an EV then names no path."""
-        return self.rules == "peer" or not self.srv6
+        return self.rules == "peer" or not (self.srv6 or self.ev_fields)
+
+    @property
+    def carried(self) -> bool:
+        """Whether packets have carriers."""
+        return self.srv6 and not self.hashed
