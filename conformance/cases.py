@@ -392,12 +392,35 @@ def hop(number: int, at_usid: int, carrier: int, came_from: str) -> Vector:
     )
 
 
+def link(number: int, at_usid: int, link_usid: int, carrier: int, came_from: str) -> Vector:
+    """Return what the switch `at_usid`, the `number`th on the way, makes of a frame whose carrier
+    names its link `link_usid`.
+    """
+    return Vector(
+        f"ua-{number}",
+        f"Behind switch {at_usid:04x}, out of its link {link_usid:04x}, whose uSID is gone.",
+        write(),
+        change={"outer IPv6.dst": carrier, "outer IPv6.hop_limit": 64 - number},
+        switched_from=came_from,
+        at_usid=at_usid,
+        link_usid=link_usid,
+    )
+
+
 _BLOCK = 0x2001_0DB8 << 96
 _LAST_USID = {"outer IPv6.dst": _BLOCK | 0x2003 << 80}
 PATHS = [
     hop(1, 0x4000, _BLOCK | 0x2003_4002_1009 << 48, "srv6"),
     hop(2, 0x2003, _BLOCK | 0x4002_1009 << 64, "un-1"),
     hop(3, 0x4002, _BLOCK | 0x1009 << 80, "un-2"),
+    Vector(
+        "srv6-ua",
+        "The carrier names links: the first switch, its uplink 3, a downlink of the next, the NIC.",
+        write(),
+        change={"outer IPv6.dst": _BLOCK | 0x4000_F003_E002_1009 << 32},
+    ),
+    link(1, 0x4000, 0xF003, _BLOCK | 0xE002_1009 << 64, "srv6-ua"),
+    link(2, 0x2003, 0xE002, _BLOCK | 0x1009 << 80, "ua-1"),
     Vector(
         "srh-last-usid",
         "The carrier ends at the next switch, and a segment is left.",

@@ -46,6 +46,7 @@ def as_dict(v: Vector) -> dict[str, Any]:
         out["trim_lengths"] = v.trim_lengths
     if v.switched_from:
         out |= {"switched_from": v.switched_from, "at_usid": v.at_usid}
+        out |= {"link_usid": v.link_usid} if v.link_usid else {}
     out["headers"] = {
         p.name: {
             f.name: _value(p.header, f, p.values.get(f.name, 0))

@@ -256,6 +256,7 @@ def schema() -> dict[str, Any]:
         "trim_lengths": {"enum": TRIM_LENGTHS[1:]},
         "switched_from": text,
         "at_usid": _number(16),
+        "link_usid": _number(16),
         "headers": {"type": "object", "properties": headers, "additionalProperties": False},
         "ev": _number(32),
         "trimmed": {"type": "boolean"},
@@ -278,7 +279,10 @@ def schema() -> dict[str, Any]:
     }
 
 
-OPTIONAL = ("ev_swapped", "dscps", "trimmed_from", "trim_lengths", "switched_from", "at_usid")
+OPTIONAL = (
+    *("ev_swapped", "dscps", "trimmed_from", "trim_lengths"),
+    *("switched_from", "at_usid", "link_usid"),
+)
 
 
 def _closed(properties: dict[str, Any], required: Any) -> dict[str, Any]:

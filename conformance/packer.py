@@ -60,8 +60,9 @@ class Vector:
     are left of the IP packet, which then has no iCRC; `kept` are headers whose length is still that
     of the whole packet; `keep` the number that are left of the frame;
     `behind` follows the frame. `switched_from` names the frame that the uN switch `at_usid` turns
-    into this one. `dscps` is the fabric's table. `refused` is the code with which a decoder stops,
-    and where: at a field, a header or the "payload".
+    into this one, by its link `link_usid` (uA) if that is not 0. `dscps` is the fabric's table.
+    `refused` is the code with which a decoder stops, and where: at a field, a header or the
+    "payload".
     """
 
     name: str
@@ -79,6 +80,7 @@ class Vector:
     trimmed_from: str = ""
     switched_from: str = ""
     at_usid: int = 0
+    link_usid: int = 0
     refused: tuple[str, str] | None = None
     dscps: Dscps = DEFAULT
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv6Address
 
 import pytest
@@ -38,6 +39,18 @@ def test_a_third_tier_takes_two_more_usids() -> None:
     fabric = fat_tree(128, GBPS, 4, 4, 0, 0, tiers=3)
     across = carrier(fabric, 0, 127, fabric.ev(0, 2, 1))
     assert IPv6Address(across) == IPv6Address("2001:db8:4000:2002:8009:401f:1003:0")
+
+
+def test_a_carrier_of_links_names_the_first_t0_and_the_links_after_it() -> None:
+    """T0 0 of plane 5, its uplink 3, the T1's downlink 7, the NIC; six uSIDs in three tiers."""
+    fabric = replace(multiplane(64, 8, GBPS, 8, 8, 0, 0), sids="uA")
+    across = carrier(fabric, 0, 63, fabric.ev(5, 3))
+    assert IPv6Address(across) == IPv6Address("2001:db8:4028:f003:e007:1007::")
+    local = carrier(fabric, 56, 63, fabric.ev(5, 3))
+    assert IPv6Address(local) == IPv6Address("2001:db8:402f:1007::")
+    fabric = replace(fat_tree(128, GBPS, 4, 4, 0, 0, tiers=3), sids="uA")
+    across = carrier(fabric, 0, 127, fabric.ev(0, 2, 1))
+    assert IPv6Address(across) == IPv6Address("2001:db8:4000:f002:f001:e007:e003:1003")
 
 
 @pytest.mark.parametrize(

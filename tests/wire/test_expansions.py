@@ -35,13 +35,15 @@ def test_a_switch_makes_the_next_vector_of_the_one_before(name: str) -> None:
     vector = ACCEPTED[name]
     frame = array(frame_of(VECTORS[vector["switched_from"]]))
     beyond = int(IPv6Address(vector["headers"]["outer IPv6"]["dst"])) >> 80 & 0xFFFF
+    beyond = vector.get("link_usid", beyond)
     port = srv6.forward_frame(frame, frame.size, only_switch(vector["at_usid"], beyond), 0)
     assert port == 7
     assert frame.tobytes().hex() == vector["frame"]
 
 
 def test_the_hops_lead_from_nic_to_nic() -> None:
-    assert len(SWITCHED) == 4
+    assert len(SWITCHED) == 6
+    assert ACCEPTED["ua-2"]["headers"]["outer IPv6"]["dst"] == "2001:db8:1009::"
     assert ACCEPTED["un-3"]["headers"]["outer IPv6"]["dst"] == "2001:db8:1009::"
 
 

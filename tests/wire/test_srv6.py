@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv6Address
 from typing import Any
 
@@ -112,8 +113,12 @@ def simulated(fabric: Fabric) -> tuple[Any, Any]:
     ],
     ids=["two tiers", "uneven", "three tiers"],
 )
-def test_every_carrier_takes_the_ports_that_the_ev_names(fabric: Fabric, n_carriers: int) -> None:
+@pytest.mark.parametrize("sids", ["uN", "uA"])
+def test_every_carrier_takes_the_ports_that_the_ev_names(
+    sids: str, fabric: Fabric, n_carriers: int
+) -> None:
     """By the tables, by `Fabric.route` and by the arithmetic of the simulated switch."""
+    fabric = replace(fabric, sids=sids)
     plan = UsidPlan(fabric)
     tables, headend = build_tables(plan), build_headend(plan)
     control, switches = simulated(fabric)

@@ -1,9 +1,9 @@
 """The static forwarding tables of the switches, set once and never changed (# MRC 6.1).
 
 A table maps a 48-bit prefix, the block and one uSID, to an egress port. A switch's own prefix maps
-to `OWN`: shift, and look up again. There is no routing protocol and no hashing, so a table holds
-just the neighbours' uSIDs and, at tiers that branch downwards, the T0s below. `wire.srv6` forwards
-by them.
+to `OWN`: shift, and look up again; that of one of its links (uA) to its port, and is shifted out,
+too. There is no routing protocol and no hashing, so a table holds just the neighbours' uSIDs and,
+at tiers that branch downwards, the T0s below. `wire.srv6` forwards by them.
 """
 
 from __future__ import annotations
@@ -41,5 +41,8 @@ def table(plan: UsidPlan, switch: int) -> Table:
         else:
             t1s_up = fabric.tier_counts[2] // t0s_up
             own = plan.t2(plane, index // t1s_up, index % t1s_up)
+    if plan.adjacencies:
+        routes |= {plan.down(i): down + i for i in range(-((lo - hi) // stride))}
+        routes |= {plan.up(i): up + i for i in range(n_up)}
     routes[own] = OWN
     return {BLOCK << USID_BITS | usid: port for usid, port in routes.items()}

@@ -5,13 +5,19 @@ switch that finds its own uSID first shifts the rest left by one and looks up th
 T0, T1, T0 takes three uSIDs, followed by the destination's own, because the last switch must still
 find a next uSID that is not zero.
 
-**Numbers.** All are below 0xE000, where uSIDs of links would begin, and none is 0, the end of a
-carrier (# MRC 2.12). Fields are as wide as the fabric needs:
+**Numbers.** Those of switches and NICs are below 0xE000, where uSIDs of links begin, and none is 0,
+the end of a carrier (# MRC 2.12). Fields are as wide as the fabric needs:
 
     0001 dddddddddddd       NIC: its number on its T0
     001  plane, up0         T1: the uplink of a T0 that leads to it, the same in every pod
     01   plane, index       T0: its number in the plane
     10   plane, up0, up1    T2: the two uplinks that lead to it
+    1110 iiiiiiiiiiii       a switch's own downlink i, and
+    1111 iiiiiiiiiiii       its uplink i, where the fabric's `sids` are `"uA"`
+
+A uSID of a link, uA, is local to its switch (RFC 9800, End.X): who finds its own first drops it and
+sends the packet out of that port, whatever follows. A path of uA is that of its first T0, because
+this names the plane, followed by its uplinks, its downlinks and the NIC.
 
 **Templates.** A carrier is a template of the (source, destination) pair with bits of the EV
 scattered into its mask: the plane into every switch's uSID, the uplinks into those of T1 and T2. A
@@ -23,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openmrc.errors import InputError
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import UA, Fabric
 
 ADDRESS_BITS = 128
 BLOCK_BITS = 32
@@ -34,6 +40,8 @@ _NIC, _NIC_BITS = 0x1000, 12
 _T1, _T1_BITS = 0x2000, 13
 _T0, _T0_BITS = 0x4000, 14
 _T2, _T2_BITS = 0x8000, 14
+FIRST_LINK = _DOWN = 0xE000  # uSIDs from here on are of links
+_UP, _LINK_BITS = 0xF000, 12
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,10 @@ class UsidPlan:
             "T1s": (plane + up0, _T1_BITS),
             "T2s": (plane + up0 + up1 if fabric.n_tiers == 3 else 0, _T2_BITS),
         }
+        if self.adjacencies:
+            down = -((fabric.sw_lo - fabric.sw_hi) // fabric.sw_stride)
+            most = max(int(down.max()), int(fabric.sw_n_up.max()))
+            sizes["links of a switch"] = ((most - 1).bit_length(), _LINK_BITS)
         for what, (bits, most) in sizes.items():
             if bits > most:
                 raise InputError(
@@ -95,6 +107,41 @@ class UsidPlan:
         fabric = self.fabric
         return _T2 | (plane << fabric.ev_up0_bits | up0) << fabric.ev_up1_bits | up1
 
+    @property
+    def adjacencies(self) -> bool:
+        """Whether carriers name links, and switches know those of their own."""
+        return self.fabric.sids == UA
+
+    def down(self, index: int) -> int:
+        """Return the uSID of a switch's downlink."""
+        return _DOWN | index
+
+    def up(self, index: int) -> int:
+        """Return the uSID of a switch's uplink."""
+        return _UP | index
+
+    def downlink(self, switch: int, nic: int) -> int:
+        """Return which downlink of a switch leads to a NIC."""
+        return (nic - int(self.fabric.sw_lo[switch])) // int(self.fabric.sw_stride[switch])
+
+    def above(self, nic: int) -> tuple[int, ...]:
+        """Return a switch of each tier that leads down to a NIC, T0 first."""
+        fabric, found = self.fabric, []
+        port = fabric.nic_port(nic, 0)
+        for _ in range(fabric.n_tiers):
+            found.append(int(fabric.port_peer_switch[port]))
+            port = int(fabric.sw_first_up[found[-1]])
+        return tuple(found)
+
+    def _links(self, src: int, dst: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """As `parts` of `template`, between the first T0 and the NIC `dst`."""
+        fabric, uplinks = self.fabric, int(self.fabric.uplinks(src, dst))
+        up = [(fabric.ev_up0_shift, fabric.ev_up0_bits), (fabric.ev_up1_shift, fabric.ev_up1_bits)]
+        parts = [(_UP, 0, [field]) for field in up[:uplinks]]
+        for switch in reversed(self.above(dst)[1 : uplinks + 1]):
+            parts.append((self.down(self.downlink(switch, dst)), 0, []))
+        return parts
+
     def template(self, src: int, dst: int) -> Template:
         """Return the template of all paths from NIC `src` to NIC `dst`."""
         fabric = self.fabric
@@ -106,12 +153,15 @@ class UsidPlan:
         uplinks = int(fabric.uplinks(src, dst))
         # (uSID, bits below its variable fields, its fields), in the order of the path
         parts = [(self.t0(0, src_t0), below, [plane])]
-        if uplinks >= 1:
-            parts.append((_T1, 0, [plane, up0]))
-        if uplinks == 2:
-            parts.append((_T2, 0, [plane, up0, up1]))
-        if uplinks >= 1:
-            parts.append((self.t0(0, dst_t0), below, [plane]))
+        if self.adjacencies:
+            parts += self._links(src, dst)
+        else:
+            if uplinks >= 1:
+                parts.append((_T1, 0, [plane, up0]))
+            if uplinks == 2:
+                parts.append((_T2, 0, [plane, up0, up1]))
+            if uplinks >= 1:
+                parts.append((self.t0(0, dst_t0), below, [plane]))
         parts.append((self.nic(dst), 0, []))
         value, mask = BLOCK, 0
         for usid, shift, fields in parts:

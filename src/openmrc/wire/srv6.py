@@ -5,7 +5,8 @@ F3216 (MRC 2.12, RFC 9800). A NIC calls `write_carrier` for each packet; `step` 
 16 bytes in a switch, `forward_frame` that of a frame with its segment routing header.
 
 A switch is a uN: if its own uSID comes first, the others move up by one. Then the first uSID is
-looked up in the static table of the switch (`fabric.tables`), and nowhere else. A switch that a
+looked up in the static table of the switch (`fabric.tables`), and nowhere else. If it is that of a
+link of the switch (uA), it has done its part, and the others move up once more. A switch that a
 carrier passes without naming, such as the tier-1 switches on the way down from a third tier, finds
 another's uSID first and only looks it up.
 
@@ -21,8 +22,8 @@ import numpy as np
 
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.tables import OWN, table
-from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
-from openmrc.jit import compiled, inlined, records
+from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, FIRST_LINK, USID_BITS, UsidPlan
+from openmrc.jit import compiled, inlined, inner, records
 from openmrc.wire import layout
 
 ADDRESS_BYTES = ADDRESS_BITS // 8
@@ -75,6 +76,7 @@ SCHEME = np.dtype(  # of a fabric: how uSIDs follow from an EV
         ("t2", "i4"),  # a T2's is t2 + plane x t2_plane + up0 x t2_up0 + up1
         ("t2_plane", "i4"),
         ("t2_up0", "i4"),
+        ("up", "i4"),  # uplink `i` of a switch is up + i; 0: carriers name switches
     ],
     align=True,
 )
@@ -84,6 +86,7 @@ PLACE = np.dtype(  # of a NIC
         ("usid", "i4"),  # its own
         ("t0", "i4"),  # uSID of its T0 in plane 0
         ("pod", "i4"),  # the same for all NICs that a T1 reaches downwards
+        *((name, "i4") for name in ("t1_down", "t2_down")),  # uSIDs of downlinks to it
     ],
     align=True,
 )
@@ -135,12 +138,17 @@ def build_headend(plan: UsidPlan) -> Headend:
     s.t1, s.t1_plane = plan.t1(0, 0), plan.t1(1, 0) - plan.t1(0, 0)
     s.t2, s.t2_plane = plan.t2(0, 0, 0), plan.t2(1, 0, 0) - plan.t2(0, 0, 0)
     s.t2_up0 = plan.t2(0, 1, 0) - plan.t2(0, 0, 0)
+    s.up = plan.up(0) if plan.adjacencies else 0
 
     place = records(fabric.n_nics, PLACE)
     t0 = fabric.port_peer_switch[np.arange(fabric.n_nics) * fabric.n_planes]
     place.usid = [plan.nic(nic) for nic in range(fabric.n_nics)]
     place.t0 = [plan.t0(0, index) for index in fabric.sw_index[t0].tolist()]
     place.pod = fabric.sw_lo[fabric.port_peer_switch[fabric.sw_first_up[t0]]]
+    for tier, name in enumerate(("t1_down", "t2_down")[: fabric.n_tiers - 1], 1):
+        place[name] = [
+            plan.down(plan.downlink(plan.above(nic)[tier], nic)) for nic in range(fabric.n_nics)
+        ]
     return Headend(scheme, place)
 
 
@@ -205,6 +213,8 @@ def step(data, at, tables, switch):
     port = look_up(tables, switch, usid)
     if own and port >= 0:
         shift(data, at)
+    if usid >= FIRST_LINK and port >= 0:
+        shift(data, at)
     return port
 
 
@@ -253,7 +263,9 @@ def write_carrier(data, at, headend, src, dst, ev):
         data[at + i] = (BLOCK >> (BLOCK_BITS - 8 - 8 * i)) & 0xFF
     first = at + USIDS_AT
     end = _append(data, first, int(here.t0) + plane * int(s.t0_plane))
-    if here.t0 != there.t0:
+    if s.up != 0:
+        end = _append_links(data, end, s, here, there, up0, up1)
+    elif here.t0 != there.t0:
         end = _append(data, end, int(s.t1) + plane * int(s.t1_plane) + up0)
         if here.pod != there.pod:
             t2 = int(s.t2) + plane * int(s.t2_plane) + up0 * int(s.t2_up0) + up1
@@ -275,6 +287,18 @@ def _append(data, at, usid):
     data[at] = usid >> 8
     data[at + 1] = usid & 0xFF
     return at + USID_BYTES
+
+
+@inner
+def _append_links(data, end, s, here, there, up0, up1):
+    """The uSIDs of links between the first T0 and the NIC."""
+    if here.t0 == there.t0:
+        return end
+    end = _append(data, end, int(s.up) + up0)
+    if here.pod != there.pod:
+        end = _append(data, end, int(s.up) + up1)
+        end = _append(data, end, int(there.t2_down))
+    return _append(data, end, int(there.t1_down))
 
 
 @inlined
@@ -313,6 +337,8 @@ def _next_segment(data, n, tables, switch):
         for i in range(ADDRESS_BYTES):
             data[CARRIER_AT + i] = data[SEGMENT_AT + i]
         data[SEGMENTS_LEFT_AT] = 0
+        if front(data, CARRIER_AT) >= FIRST_LINK:
+            shift(data, CARRIER_AT)
     return port
 
 

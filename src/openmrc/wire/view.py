@@ -14,7 +14,7 @@ from typing import Any
 
 from openmrc.engine import packet
 from openmrc.fabric.dscp import DEFAULT, Dscps
-from openmrc.fabric.usid import ADDRESS_BITS, BLOCK_BITS, USID_BITS
+from openmrc.fabric.usid import ADDRESS_BITS, BLOCK_BITS, FIRST_LINK, USID_BITS
 from openmrc.wire import frame as envelope
 from openmrc.wire import layout
 from openmrc.wire.frame import WireError
@@ -268,7 +268,7 @@ def _text(view: HeaderView, name: str, dscps: Dscps) -> str:
     number = f"0x{value:0{digits}x}" if name in HEXADECIMAL else str(value)
     text = _address(view.header, field, value) or number
     if (view.name, name) in CARRIERS:
-        usids = " ".join(f"{usid:04x}" for usid in _usids(value))
+        usids = " ".join("uA " * (usid >= FIRST_LINK) + f"{usid:04x}" for usid in _usids(value))
         text += f" (uSIDs {usids})" if usids else " (no uSID)"
     names = _names(field, dscps)
     return f"{text} ({names[value]})" if value in names else text

@@ -27,6 +27,25 @@ port_rate = "100Gbps"
 t0_down = 2
 t1_down = 2
 """,
+    "links": """
+[fabric]
+nics = 8
+planes = 2
+port_rate = "100Gbps"
+t0_down = 2
+t0_up = 3
+sids = "uA"
+""",
+    "three tiers of links": """
+[fabric]
+kind = "fat-tree"
+tiers = 3
+nics = 16
+port_rate = "100Gbps"
+t0_down = 2
+t1_down = 2
+sids = "uA"
+""",
     "smallest": """
 [fabric]
 nics = 2

@@ -38,7 +38,10 @@ FRR = {
                     "format usid-f3216": None,
                 }
             },
-            "static-sids": {"sid PREFIX locator NAME behavior uN": None},
+            "static-sids": {
+                "sid PREFIX locator NAME behavior uN": None,
+                "sid PREFIX locator NAME behavior uA interface PORT nexthop ADDRESS": None,
+            },
         }
     },
 }

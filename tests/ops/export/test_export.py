@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 from ipaddress import IPv6Address, IPv6Network
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,23 @@ def place_of(fabric: Fabric, platform: str, port: int) -> walk.Place:
     words = {
         "sonic": f"Ethernet{number}",
         "frr": f"swp{number + 1}",
+        "containerlab": f"swp{number + 1}",
         "cumulus": f"swp{number + 1}",
         "linux": f"u{number - up}" if is_up else f"d{number}",
     }
     return "p{}-t{}-{}".format(*place), words[platform]
 
 
-@pytest.mark.parametrize("fabric", ["planes", "three tiers"])
-@pytest.mark.parametrize("platform", PLATFORMS)
+WRITES_LINKS = [platform for platform in PLATFORMS if platform != "cumulus"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "fabric"),
+    [
+        *product(PLATFORMS, ["planes", "three tiers"]),
+        *product(WRITES_LINKS, ["links", "three tiers of links"]),
+    ],
+)
 def test_every_carrier_takes_the_ports_that_its_ev_names(
     platform: str, fabric: str, exported: Export, tmp_path: Path
 ) -> None:
@@ -74,7 +84,24 @@ def test_every_carrier_takes_the_ports_that_its_ev_names(
                     assert plant.walk(ways[0], plan.carrier(src, dst, ev)) == ways
                     n += 1
     # 8 NICs: 6 others behind 3 uplinks, 1 below the same T0; 16: 12 by 4 paths, 2 by 2, 1 by 1
-    assert n == {"planes": 2 * 8 * (6 * 3 + 1), "three tiers": 16 * (12 * 4 + 2 * 2 + 1)}[fabric]
+    assert n == (16 * (12 * 4 + 2 * 2 + 1) if "tiers" in fabric else 2 * 8 * (6 * 3 + 1))
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_who_forwards_by_no_fields_of_an_ev_refuses_them(
+    platform: str, tmp_path: Path, capsys: Out
+) -> None:
+    keys = "[transport]\nsrv6 = false\nev_fields = true\n"
+    (tmp_path / "x.toml").write_text(FABRICS["smallest"] + keys)
+    assert main(["switches", platform, str(tmp_path / "x.toml")]) == 2
+    assert "transport.ev_fields: no platform here takes ports by" in capsys.readouterr().err
+
+
+def test_who_has_no_usids_of_links_refuses_them(tmp_path: Path, capsys: Out) -> None:
+    (tmp_path / "x.toml").write_text(FABRICS["links"])
+    assert main(["switches", "cumulus", str(tmp_path / "x.toml")]) == 2
+    said = capsys.readouterr().err
+    assert 'fabric.sids: "uA" is not in the documented commands of Cumulus Linux' in said
 
 
 @settings(max_examples=12)
@@ -285,12 +312,14 @@ def test_what_is_cut_through_is_said_to_be_the_chips(tmp_path: Path, capsys: Out
 # --- syntax
 
 
-@pytest.mark.parametrize("fabric", ["planes", "three tiers"])
+@pytest.mark.parametrize("fabric", ["planes", "three tiers", "links"])
 def test_frr_and_cumulus_are_spelt_as_their_documents_spell_it(
     fabric: str, exported: Export
 ) -> None:
     for file in exported("frr", fabric).glob("p*.conf"):
         grammar.check_frr(file.read_text())
+    if fabric == "links":
+        return
     for file in exported("cumulus", fabric).glob("p*.nv"):
         grammar.check_nvue(file.read_text())
 

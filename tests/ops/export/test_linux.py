@@ -72,10 +72,13 @@ def test_the_scripts_are_the_labs_own_lines_and_the_blackhole(exported: Export) 
         assert text.count(f"address {mac} mtu 9000") == len(batches[1].lines)
 
 
-def test_run_as_they_are_they_carry_every_path(exported: Export, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["planes", "links"])
+def test_run_as_they_are_they_carry_every_path(
+    named: str, exported: Export, tmp_path: Path
+) -> None:
     """A datagram on every path from host 0 to host 7, told by the names of its path."""
     needed("linux")
-    out = exported("linux", "planes")
+    out = exported("linux", named)
     fabric = load_lab(out.parent / "x.toml").fabric.build()
     plan, far = UsidPlan(fabric), walk.read("linux", out)
     carriers, expected = [], set()

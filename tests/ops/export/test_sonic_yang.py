@@ -144,7 +144,7 @@ def of(file: Path) -> dict[str, Any]:
     return as_yang(json.loads(file.read_text()))
 
 
-@pytest.mark.parametrize("fabric", ["planes", "three tiers"])
+@pytest.mark.parametrize("fabric", ["planes", "three tiers", "links"])
 def test_sonics_models_take_every_switch(
     fabric: str, models: Path, exported: Export, tmp_path: Path
 ) -> None:

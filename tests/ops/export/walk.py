@@ -14,6 +14,7 @@ from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
 OWN, NOWHERE = "own", "nowhere"
+LINK = "uA "  # before an interface: the uSID has done its part
 BLOCK_BITS, USID_BITS = 32, 16
 REST_BITS = 128 - BLOCK_BITS
 
@@ -35,14 +36,20 @@ class Plant:
             table = self.tables[machine]
             out = best(table, destination)
             if out == OWN:
-                low = destination & (1 << REST_BITS) - 1
-                shifted = low << USID_BITS & (1 << REST_BITS) - 1
-                destination = destination >> REST_BITS << REST_BITS | shifted
+                destination = shifted(destination)
                 out = best(table, destination)
+            if out.startswith(LINK):
+                destination, out = shifted(destination), out.removeprefix(LINK)
             assert out not in (OWN, NOWHERE), (machine, IPv6Address(destination))
             at = (machine, out)
             way.append(at)
         return way
+
+
+def shifted(carrier: int) -> int:
+    """A carrier without its first uSID."""
+    low = carrier << USID_BITS & (1 << REST_BITS) - 1
+    return carrier >> REST_BITS << REST_BITS | low
 
 
 def best(table: Table, destination: int) -> str:
@@ -98,6 +105,11 @@ def sonic(text: str, ends: dict[str, str]) -> Table:
             table[IPv6Network(prefix)] = row["ifname"]
     for key, row in config["SRV6_MY_SIDS"].items():
         locator, _, prefix = key.partition("|")
+        if row["action"] == "uA":
+            assert config["SRV6_MY_LOCATORS"][locator]["func_len"] == "16"
+            assert ends[row["adj"]] == row["interface"]
+            table[IPv6Network(prefix)] = LINK + row["interface"]
+            continue
         assert row["action"] == "uN"
         length = sum(int(config["SRV6_MY_LOCATORS"][locator][k]) for k in ("block_len", "node_len"))
         of_locator = f"{config['SRV6_MY_LOCATORS'][locator]['prefix']}/{length}"
@@ -116,6 +128,10 @@ def frr(text: str, ends: dict[str, str]) -> Table:
     for prefix in re.findall(r"^   sid (\S+) locator MAIN behavior uN$", text, re.M):
         assert f"    prefix {prefix} block-len 32 node-len 16" in text
         table[IPv6Network(prefix)] = OWN
+    line = r"^   sid (\S+) locator MAIN behavior uA interface (\S+) nexthop (\S+)$"
+    for prefix, interface, hop in re.findall(line, text, re.M):
+        assert ends[hop] == interface
+        table[IPv6Network(prefix)] = LINK + interface
     return table
 
 
@@ -138,6 +154,10 @@ def linux(text: str, _: dict[str, str]) -> Table:
         r"^route add (\S+) encap seg6local action End flavors next-csid", text, re.M
     ):
         table[IPv6Network(prefix)] = OWN
+    line = r"^route add (\S+) encap seg6local action End.X nh6 (\S+) flavors next-csid .*dev (\S+)$"
+    for prefix, hop, interface in re.findall(line, text, re.M):
+        assert f"route add {hop}/128 dev {interface}" in text
+        table[IPv6Network(prefix)] = LINK + interface
     for prefix in re.findall(r"^route add blackhole (\S+)$", text, re.M):
         table[IPv6Network(prefix)] = NOWHERE
     return table
@@ -148,4 +168,10 @@ def linux_cables(text: str) -> list[tuple[Place, Place]]:
     return [((host, one), (peer, other)) for one, host, other, peer in found]
 
 
-READERS = {"sonic": sonic, "frr": frr, "cumulus": cumulus, "linux": linux}
+READERS = {
+    "sonic": sonic,
+    "frr": frr,
+    "cumulus": cumulus,
+    "linux": linux,
+    "containerlab": frr,
+}

@@ -1,9 +1,9 @@
 """Switches by Linux: its SRv6 forwards, its shapers pace, and its packet filter applies faults.
 
 Each switch is a namespace. Its own uSID is a seg6local route (End with NEXT-C-SID: shift, decrement
-the hop limit, look up again, RFC 9800), every neighbour's uSID a static route through a permanent
-neighbour entry, and every port a token bucket of its link's rate. There is no delay; trimming and
-ECN marking need a BPF program (`trimming`).
+the hop limit, look up again, RFC 9800), those of its links are others (End.X), every neighbour's
+uSID is a static route through a permanent neighbour entry, and every port a token bucket of its
+link's rate. There is no delay; trimming and ECN marking need a BPF program (`trimming`).
 
 Faults: a packet that a link loses, or that is longer than its MTU, is dropped by nftables, at the
 switch, so that packet sockets of a host never see it: on egress from the switch's own ports, on
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv6Address
 from typing import Any, BinaryIO
 
 from openmrc.errors import InputError
@@ -22,7 +23,7 @@ from openmrc.fabric import actions
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.kinds import BEGINS, RATED
 from openmrc.fabric.tables import OWN, table
-from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
+from openmrc.fabric.usid import BLOCK_BITS, FIRST_LINK, USID_BITS
 from openmrc.live.lab.capture import Source, Tap
 from openmrc.live.lab.health import Health
 from openmrc.live.lab.hosts import GATEWAY
@@ -33,6 +34,9 @@ from openmrc.live.lab.trimming import shapers
 from openmrc.wire.layout import ETHERNET
 from openmrc.wire.pcap import Writer
 
+# Next hops of links' own uSIDs: End.X finds its interface by a route, and all neighbours have one
+# address.
+NEXT_HOPS = 0xFD6D_7263_FE00 << 80
 ONE = 1_000_000  # nftables draws integers below this
 
 # A route disappears with its device, and a switch's own uSID must outlive each of its links: its
@@ -119,7 +123,7 @@ class LinuxFabric:
         self._namespaces.run([*self._rules(), *slowed])
 
     def counters(self) -> dict[str, Any]:
-        """Return, by switch, the counters of its seg6local route: packets, bytes, errors."""
+        """Return, by switch, the counters of its seg6local routes: packets, bytes, errors."""
         return {name: self._counted(name) for name in self._topology.switches}
 
     def totals(self) -> Totals:
@@ -146,11 +150,12 @@ class LinuxFabric:
 
     def _counted(self, name: str) -> dict[str, int]:
         text = self._namespaces.output(name, "ip", "-6", "-s", "-j", "route", "show")
+        found = {"packets": 0, "bytes": 0, "errors": 0}
         for route in json.loads(text or "[]"):
             if route.get("encap") == "seg6local":
                 stats = route.get("stats64", route)
-                return {key: int(stats.get(key, 0)) for key in ("packets", "bytes", "errors")}
-        return {"packets": 0, "bytes": 0, "errors": 0}
+                found = {key: n + int(stats.get(key, 0)) for key, n in found.items()}
+        return found
 
     def _set_links(self, links: Iterable[int]) -> None:
         """Set the switch's end of NICs' links up or down; restore routes that going down
@@ -224,6 +229,7 @@ class LinuxFabric:
 def _routes(topology: Topology, switch: int) -> list[str]:
     """The lines of `ip` of one switch, from its table (`fabric.tables`)."""
     fabric, lines, routes, own = topology.fabric, [], [], ""
+    flavour = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"
     for key, port in table(topology.plan, switch).items():
         block = prefix(key & (1 << USID_BITS) - 1)
         if port == OWN:
@@ -234,8 +240,17 @@ def _routes(topology: Topology, switch: int) -> list[str]:
         neighbour = f"neigh add {GATEWAY} lladdr {there.mac} dev {here} nud permanent"
         if neighbour not in lines:
             lines.append(neighbour)
-        routes.append(f"route add {block} via {GATEWAY} dev {here}")
-    flavour = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"
+        usid = key & (1 << USID_BITS) - 1
+        if usid >= FIRST_LINK:
+            next_hop = str(IPv6Address(NEXT_HOPS + usid))
+            lines += [
+                f"neigh add {next_hop} lladdr {there.mac} dev {here} nud permanent",
+                f"route add {next_hop}/128 dev {here}",
+            ]
+            action = f"End.X nh6 {next_hop} {flavour}"
+            routes.append(f"route add {block} encap seg6local action {action} dev {here}")
+        else:
+            routes.append(f"route add {block} via {GATEWAY} dev {here}")
     return [
         *lines,
         f"route add {own} encap seg6local action End {flavour} dev {OWN_DEVICE}",

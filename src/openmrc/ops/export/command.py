@@ -12,7 +12,13 @@ from openmrc.say import counted, say
 if TYPE_CHECKING:
     from openmrc.ops.export.switches import Switch
 
-PLATFORMS = ("sonic", "frr", "cumulus", "linux")  # as in `files`, which loads a fabric
+PLATFORMS = (
+    "sonic",
+    "frr",
+    "cumulus",
+    "linux",
+    "containerlab",
+)  # as in `files`, which loads a fabric
 
 
 def add_command(commands: Any) -> list[argparse.ArgumentParser]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from openmrc.errors import InputError
 from openmrc.fabric.dscp import Dscps
 from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
 from openmrc.ops.export.switches import Plant, Switch, block, prefix
@@ -26,7 +27,12 @@ def interface(port: int) -> str:
 
 
 def config(plant: Plant, switch: Switch) -> str:
-    """Return the commands that configure one switch."""
+    """Return the commands that configure one switch; `InputError` for uSIDs of links."""
+    if switch.links:
+        raise InputError(
+            'fabric.sids: "uA" is not in the documented commands of Cumulus Linux; accepted: "uN",'
+            " or another platform"
+        )
     lines = [f"system hostname {switch.host}"]
     for port in switch.ports:
         lines.append(f"interface {interface(port.number)} ip address {port.address}/127")

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from openmrc.errors import InputError
 from openmrc.newfile import write_new
-from openmrc.ops.export import cumulus, frr, linux, sonic
+from openmrc.ops.export import containerlab, cumulus, frr, linux, sonic
 from openmrc.ops.export.switches import End, Plant, Switch
 
 PLATFORMS: dict[str, ModuleType] = {
@@ -16,7 +16,9 @@ PLATFORMS: dict[str, ModuleType] = {
     "frr": frr,
     "cumulus": cumulus,
     "linux": linux,
+    "containerlab": containerlab,
 }
+WITH_HOSTS = ("linux", "containerlab")  # platforms whose files have the hosts, too
 LINKS, CANNOT = "links.csv", "cannot.txt"
 COLUMNS = "link,rate_bps,lower,lower_port,lower_address,upper,upper_port,upper_address,plane"
 
@@ -49,7 +51,10 @@ def cannot(platform: str, plant: Plant) -> list[str]:
 def write(platform: str, plant: Plant, chosen: Iterable[Switch], out: Path) -> int:
     """Write all files to a directory that is empty or missing; return the number of switches."""
     rest = {CANNOT: "".join(f"{line}\n" for line in cannot(platform, plant))}
-    rest |= linux.extra(plant) if platform == "linux" else {LINKS: links(platform, plant)}
+    if platform in WITH_HOSTS:
+        rest |= PLATFORMS[platform].extra(plant)
+    if platform != "linux":
+        rest[LINKS] = links(platform, plant)
     _make(out)
     n = 0
     for host, text in configs(platform, plant, chosen):

@@ -43,6 +43,11 @@ def config(plant: Plant, switch: Switch) -> str:
         "  exit",
         "  static-sids",
         f"   sid {prefix(switch.usid)} locator {LOCATOR} behavior uN",
+        *(
+            f"   sid {prefix(link.usid)} locator {LOCATOR} behavior uA"
+            f" interface {interface(link.port)} nexthop {switch.ports[link.port].peer}"
+            for link in switch.links
+        ),
         "  exit",
         " exit",
         "exit",

@@ -49,8 +49,12 @@ def cannot(plant: Plant) -> list[str]:
         " dummy && ip link set sr0 up, before the SIDs are loaded (sonic-buildimage 21857).",
         f"Do not delete the blackhole of {block()} while the switch is in use: the SID that it"
         " covers goes with it (sonic-buildimage 23812). Load SRV6_MY_SIDS again afterwards.",
-        "A switch has one SID: images of 202511 install only the first of several"
-        " (sonic-buildimage 24938), so add none of your own there.",
+        "Images of 202511 install only the first of several SIDs (sonic-buildimage 24938), "
+        + (
+            'so sids = "uA" needs another one.'
+            if plant.plan.adjacencies
+            else "and a switch has one here: add none of your own there."
+        ),
         f"{POOL}: its size is the platform's. A queue's static_th is the limit of the scenario,"
         " in bytes on the wire; cells round it up.",
         "Marking: WRED of a port begins at green_min_threshold and marks all at"
@@ -98,11 +102,22 @@ def _forwarding(switch: Switch) -> Tables:
         }
         for route in switch.routes
     }
-    own = {"prefix": locator(switch.usid), **LOCATOR_BITS}
+    bits = {"func_len": "16"} if switch.links else {}
+    own = {"prefix": locator(switch.usid), **LOCATOR_BITS, **bits}
+    links = {
+        f"{LOCATOR}|{prefix(link.usid)}": {
+            "action": "uA",
+            "decap_dscp_mode": "pipe",
+            "interface": interface(link.port),
+            "adj": switch.ports[link.port].peer,
+        }
+        for link in switch.links
+    }
     return {
         "SRV6_MY_LOCATORS": {LOCATOR: own},
         "SRV6_MY_SIDS": {
-            f"{LOCATOR}|{prefix(switch.usid)}": {"action": "uN", "decap_dscp_mode": "pipe"}
+            f"{LOCATOR}|{prefix(switch.usid)}": {"action": "uN", "decap_dscp_mode": "pipe"},
+            **links,
         },
         "STATIC_ROUTE": {f"default|{block()}": {"blackhole": "true"}, **routes},
     }

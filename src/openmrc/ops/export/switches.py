@@ -26,7 +26,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Limits, bounds_of, sizes_at
 from openmrc.fabric.tables import OWN, table
-from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
+from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, FIRST_LINK, USID_BITS, UsidPlan
 from openmrc.wire.framing import MRC_FRAMING, PREAMBLE_GAP_AND_FCS
 from openmrc.wire.layout import ETHERNET
 
@@ -62,7 +62,9 @@ class Port(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The route of a uSID: `port` is a number of the switch's own ports."""
+    """The route of a uSID: `port` is a number of the switch's own ports. Of a link's own uSID (uA):
+    which port it names.
+    """
 
     usid: int
     port: int
@@ -77,6 +79,7 @@ class Switch:
     host: str
     usid: int
     routes: tuple[Route, ...]
+    links: tuple[Route, ...]
     ports: tuple[Port, ...]
 
 
@@ -107,6 +110,12 @@ class Plant:
             raise InputError(
                 f"{scenario.source}: transport: none is MRC's, and no other needs uSIDs;"
                 ' add a [[transport]] with kind = "mrc"'
+            )
+        if getattr(transport, "ev_fields", False):
+            raise InputError(
+                f"{scenario.source}: transport.ev_fields: no platform here takes ports by fields of"
+                " an EV; SONiC's ACL tables match no flow label, FRR and Cumulus Linux route by"
+                " destination; leave it out: carriers are accepted"
             )
         self.scenario = scenario
         self.trims = bool(scenario.fabric.trim)
@@ -168,19 +177,22 @@ class Plant:
     def switch(self, number: int) -> Switch:
         """Return one switch."""
         first, behind = self._first[number : number + 2]
-        own, routes = 0, []
+        own = 0
+        routes: list[Route] = []
+        links: list[Route] = []
         for key, port in table(self.plan, number).items():
             usid = key & (1 << USID_BITS) - 1
             if port == OWN:
                 own = usid
             else:
-                routes.append(Route(usid, port - first))
+                (links if usid >= FIRST_LINK else routes).append(Route(usid, port - first))
         return Switch(
             number,
             self.fabric.switch_name(number),
             self.host_of(number),
             own,
             tuple(routes),
+            tuple(links),
             tuple(self._port(port, port - first) for port in range(first, behind)),
         )
 
