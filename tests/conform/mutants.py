@@ -205,6 +205,13 @@ MUTANTS = [
         "the-last-bytes-of-the-region-are-taken",
     ),
     Mutant(
+        "payload cut to words",
+        "responder",
+        "st.count[es.PLACED_LENGTH] = p.payload_len",
+        "st.count[es.PLACED_LENGTH] = p.payload_len & ~3",
+        "lengths-of-every-remainder",
+    ),
+    Mutant(
         "region's end unchecked",
         "responder",
         "or p.va - r.va > r.length - p.payload_len",
@@ -255,6 +262,13 @@ MUTANTS = [
         "an-older-port-status-is-overtaken",
     ),
     Mutant(
+        "status repeated at one spacing",
+        "ports",
+        "peer.spacing = min(2 * peer.spacing, REPEAT_MAX_PS)",
+        "peer.spacing = min(peer.spacing, REPEAT_MAX_PS)",
+        "a-port-status-is-repeated-until-answered",
+    ),
+    Mutant(
         "answered status repeated",
         "ports",
         "            peer.pending = 0\n            _plan_status(st, nic, peer, now)\n",
@@ -275,6 +289,13 @@ MUTANTS = [
         "p.dma_len = m.length",
         "p.dma_len = p.payload_len",
         "a-write-is-cut-into-packets",
+    ),
+    Mutant(
+        "RQMSN of eight bits",
+        "requester",
+        "m.rqmsn = q.rqmsn_next & 0xFFFF",
+        "m.rqmsn = q.rqmsn_next & 0xFF",
+        "msns-are-sent-beyond-256",
     ),
     Mutant(
         "RQMSN in plain writes",

@@ -81,7 +81,8 @@ class EngineTarget:
         p.dst_qpn = pk.ENDPOINT_QPN if own else QPN
         endpoint_or_qp = endpoint.NOBODY if own else 0
         said = endpoint.on_packet(self.st, 0, endpoint_or_qp, p, self.now_ps)
-        if said == verdict.PLACED:
+        placed = int(self.st.count[es.PLACED_LENGTH])
+        if said == verdict.PLACED and placed == p.payload_len:  # all of it, and nothing beyond
             at = int(self.st.count[es.PLACED_OFFSET]) + REGION_VA
             self._note(events.DELIVERED, {"psn": int(p.psn), "va": at})
         self._after()
