@@ -30,7 +30,7 @@ RECIPE = {
     ],
     "engine/nscc.py": [
         (
-            "q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt)",
+            "q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt / share, q.pkt)",
             "q.max_wnd = max(1.5 * bdp, c.window_min * c.window_only * q.pkt)",
         )
     ],
