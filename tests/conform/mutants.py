@@ -374,8 +374,8 @@ MUTANTS = [
     Mutant(
         "resource NACK ignored",
         "requester",
-        "            fate.enter(st, q, seq, fate.REFUSAL, now)\n    if not trimmed",
-        "            pass\n    if not trimmed",
+        "            fate.enter(st, q, seq, fate.REFUSAL, now)\n    if reason in pk",
+        "            pass\n    if reason in pk",
         "no-bitmap-brings-the-packet-again",
     ),
     Mutant(
