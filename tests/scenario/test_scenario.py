@@ -134,11 +134,12 @@ def test_every_key_reaches_the_simulator() -> None:
         SMALLEST, [text.replace("True", "true").replace("False", "false") for text in overrides]
     )
 
-    # four that do nothing with `paths = "single"`: the next test has them
+    # what does nothing with `paths = "single"`, or beside carriers: the next tests have them
     assert {field.encode_name for field in msgspec.structs.fields(TransportSection)} == {
         *transport,
         "always_skip_after",
         "check_paths",
+        "ev_fields",
         "freezing",
         "skip_turns",
     }
@@ -217,6 +218,10 @@ def test_the_variants_of_mrc_are_keys_of_each_transport() -> None:
     a, b = (mrc(section).build() for section in parse_scenario(text, overrides).transports)
     assert (a.srv6, a.trim, a.ecn_skip, a.hashed) == (True, None, False, False)
     assert (b.srv6, b.trim, b.ecn_skip, b.hashed) == (False, False, True, True)
+    (structured,) = parse_scenario(
+        SMALLEST, ["transport.srv6=false", "transport.ev_fields=true"]
+    ).transports
+    assert (mrc(structured).build().hashed, mrc(structured).build().carried) == (False, False)
     both = parse_scenario(text, ["transport.trim=false"]).transports
     assert [mrc(section).trim for section in both] == [False, False]
     (auto,) = parse_scenario(SMALLEST, ["transport.trim=auto"]).transports

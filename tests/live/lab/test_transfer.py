@@ -42,6 +42,13 @@ def test_bytes_arrive_over_every_plane(switch: str, mode: str, lab_file: LabFile
     assert all(set(refused) <= {"received before"} for refused in receiver["refused"])
 
 
+def test_bytes_arrive_where_carriers_name_links(switch: str, lab_file: LabFile) -> None:
+    """By End.X of Linux, and by ours: each frame leaves by the link whose uSID comes first."""
+    sender, receiver = transferred(lab_file(switch), 300_000, 4, set="fabric.sids=uA")
+    assert sender["planes"] == [0, 1]
+    assert min(receiver["rx"]) > 100
+
+
 @pytest.mark.parametrize("place", ["nic 3 plane 1", "nic 0 plane 1", "plane 1 t0 * - t1 *"])
 def test_a_plane_dies_in_the_middle(switch: str, place: str, lab_file: LabFile) -> None:
     """The far port, the own port, every link in between: no message is lost, none comes twice."""
