@@ -50,6 +50,37 @@ def test_a_matrix_may_use_fewer_nodes_than_there_are(tmp_path: Path) -> None:
     assert load(tmp_path, PLAIN, 256).n_nics == 256
 
 
+def test_messages_of_one_connection_share_a_queue_pair_in_the_order_of_the_file(
+    tmp_path: Path,
+) -> None:
+    traffic = load(
+        tmp_path,
+        """\
+Nodes 4
+Connections 5
+Triggers 1
+0->1 id 1 msg start 0 size 9
+2->1 id 2 start 0 size 8
+0->1 id 1 start 0 msg 2 size 7 send_done_trigger 1
+0->1 msg id 3 size 6 trigger 1
+0->1 id 1 trigger 1 size 5 msg
+trigger id 1 oneshot
+""",
+        4,
+    )
+    assert (traffic.qp_src.tolist(), traffic.qp_dst.tolist()) == ([0, 2, 0], [1, 1, 1])
+    assert traffic.msg_qp.tolist() == [0, 1, 0, 2, 0]
+    assert traffic.msg_bytes.tolist() == [9, 8, 7, 6, 5]
+    assert traffic.msg_deps.tolist() == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("other", ["0->2 id 1 msg", "0->1 id 1"])
+def test_messages_of_one_connection_have_its_ends_and_say_msg(tmp_path: Path, other: str) -> None:
+    text = f"Nodes 4\nConnections 2\n0->1 id 1 msg start 0 size 9\n{other} start 0 size 9\n"
+    with pytest.raises(InputError, match=r"x.cm:4: id 1 is taken, see .*:3; messages of one"):
+        load(tmp_path, text, 4)
+
+
 def test_a_oneshot_starts_all_it_has_at_once(tmp_path: Path) -> None:
     traffic = triggered(tmp_path, "oneshot", 1, 3)
     assert traffic.sent_next.tolist() == [1, 2, 3]
@@ -104,7 +135,13 @@ trigger oneshot id 2
         ("size 100", "", "x.cm:5: no size; add 'size BYTES'"),
         ("size 100", "size 100 size 5", "x.cm:5: size; each key appears once"),
         ("size 100", "size 100 prio 3", "x.cm:5: prio: flows have no priorities here; remove it"),
-        ("size 100", "size 100 msg 3", "x.cm:5: msg: several messages on one connection are not"),
+        ("size 100", "size 100 msg 0", "x.cm:5: msg 0 is out of range; 1 or more is accepted"),
+        (
+            "start 5000",
+            "msg start 5000",
+            "x.cm:5: msg: it needs an id, the connection's, and start",
+        ),
+        ("id 2 start 5000", "msg start 0", "x.cm:5: msg: it needs an id, the connection's, and"),
         ("size 100", "size 100 colour 3", "x.cm:5: unknown word 'colour'; id, start, size, "),
         ("start 5000", "", "x.cm:5: exactly one of 'start PICOSECONDS' and 'trigger T' is needed"),
         ("start 5000", "start 1 trigger 1", "x.cm:5: exactly one of 'start PICOSECONDS' and"),

@@ -116,6 +116,17 @@ def test_what_is_wrong_is_refused_with_its_operation(tmp_path: Path) -> None:
     )
 
 
+def test_records_of_another_size_are_another_programs(tmp_path: Path) -> None:
+    """LogGOPSim2's have the same number at the beginning, and 104 bytes."""
+    part = struct.pack("<III", 1, 1, 0) + struct.pack("<Iii", 0, 1, 1).ljust(104, b"\0")
+    data = struct.pack("<QIBBQQ", 4223, 1, 0, 0, 22, 22 + len(part)) + part
+    assert refusal(tmp_path, data) == (
+        "x.bin: rank 0: 1 operation and what waits do not fill its part: the file is"
+        " damaged, or another program's (LogGOPSim2 has records of its own); write it anew with"
+        " LogGOPSim's txt2bin"
+    )
+
+
 def test_a_schedule_that_was_cut_is_refused_at_every_byte(tmp_path: Path) -> None:
     for size in range(8, len(WRITTEN)):
         assert re.search(rf"ends at byte {size}, within", refusal(tmp_path, WRITTEN[:size])), size

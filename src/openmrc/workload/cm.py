@@ -8,14 +8,18 @@
     5->9 id 3 trigger 1 size 2000000
     trigger id 1 barrier count 2
 
-Each connection is a QP with one message of `size` bytes that starts at `start` picoseconds, or
+Each connection is a QP, with one message of `size` bytes that starts at `start` picoseconds, or
 when its trigger fires. A connection fires a trigger when its sender holds the last acknowledgement
 (`send_done_trigger`) or when its last byte has arrived (`recv_done_trigger`). A `oneshot` starts
 all its connections when it is fired; a `barrier` when it is fired for the `count`-th time; the
 k-th firing of a `multishot` starts its k-th connection, in the order of the file.
 
+Lines with `msg` and the same `id` and ends are messages on one QP, in the order of the file; a
+number after `msg` only names the message. Their `start` is 0, or a trigger's: htsim reads other
+values as microseconds if it runs with reuse of connections, and as picoseconds everywhere else.
+
 "#" begins a comment line. What htsim accepts and then ignores or dies of is refused by name:
-`prio`, `msg`, failures, triggers that are fired a wrong number of times.
+`prio`, failures, triggers that are fired a wrong number of times.
 """
 
 from __future__ import annotations
@@ -37,10 +41,7 @@ _FLOW_KEYS = {  # least values
     "trigger": 1,
     "send_done_trigger": 1,
     "recv_done_trigger": 1,
-}
-_REFUSED = {
-    "prio": "flows have no priorities here; remove it",
-    "msg": "several messages on one connection are not supported; give each its own",
+    "msg": 1,
 }
 _TRIGGER_KINDS = ("oneshot", "multishot", "barrier")
 
@@ -51,6 +52,11 @@ class _Flow:
     src: int
     dst: int
     keys: dict[str, int]
+
+    @property
+    def connection(self) -> tuple[int, ...]:
+        """What messages of one connection have in common."""
+        return (self.src, self.dst, self.keys["id"]) if "msg" in self.keys else ()
 
 
 @dataclass
@@ -70,7 +76,7 @@ class _Trigger:
 def load_cm(path: str | Path, n_nics: int) -> Traffic:
     """Return the workload of an htsim `.cm` file for a fabric of `n_nics` NICs.
 
-    Message i is the i-th connection of the file. `InputError` names file and line.
+    Message i is the i-th line of the file that names two nodes. `InputError` names file and line.
     """
     header: dict[str, int] = {}
     flows: list[_Flow] = []
@@ -113,10 +119,14 @@ def _read_flow(line: Line) -> _Flow:
     if ends is None:
         raise InputError(f"{place}: {words[0]!r}; a line begins with SRC->DST or trigger")
     keys: dict[str, int] = {}
+    if "msg" in words:  # its number may be missing
+        at = words.index("msg") + 1
+        if not words[at : at + 1] or not words[at].isdecimal():
+            words = [*words[:at], "1", *words[at:]]
     for i in range(1, len(words), 2):
         key = words[i]
-        if key in _REFUSED:
-            raise InputError(f"{place}: {key}: {_REFUSED[key]}")
+        if key == "prio":
+            raise InputError(f"{place}: prio: flows have no priorities here; remove it")
         if key not in _FLOW_KEYS:
             raise InputError(f"{place}: unknown word {key!r}; {', '.join(_FLOW_KEYS)} are accepted")
         if key in keys or i + 1 == len(words):
@@ -126,6 +136,11 @@ def _read_flow(line: Line) -> _Flow:
         raise InputError(f"{place}: no size; add 'size BYTES'")
     if ("start" in keys) == ("trigger" in keys):
         raise InputError(f"{place}: exactly one of 'start PICOSECONDS' and 'trigger T' is needed")
+    if "msg" in keys and ("id" not in keys or keys.get("start")):
+        raise InputError(
+            f"{place}: msg: it needs an id, the connection's, and start 0 or a trigger: htsim"
+            " reads other starts as microseconds here"
+        )
     return _Flow(place, whole(place, "node", ends[1]), whole(place, "node", ends[2]), keys)
 
 
@@ -171,7 +186,7 @@ def _check_header(
 
 
 def _check_flows(flows: list[_Flow], n_nodes: int) -> None:
-    seen: dict[int, str] = {}
+    seen: dict[int, _Flow] = {}
     for flow in flows:
         for node in (flow.src, flow.dst):
             if node >= n_nodes:
@@ -181,10 +196,14 @@ def _check_flows(flows: list[_Flow], n_nodes: int) -> None:
         if flow.src == flow.dst:
             raise InputError(f"{flow.place}: node {flow.src} sends to itself; name two nodes")
         number = flow.keys.get("id")
-        if number is not None and number in seen:
-            raise InputError(f"{flow.place}: id {number} is taken, see {seen[number]}")
-        if number is not None:
-            seen[number] = flow.place
+        if number is None:
+            continue
+        first = seen.setdefault(number, flow)
+        if first is not flow and not ("msg" in flow.keys and first.connection == flow.connection):
+            raise InputError(
+                f"{flow.place}: id {number} is taken, see {first.place}; messages of one connection"
+                " have the same ends, and 'msg'"
+            )
 
 
 def _connect(flows: list[_Flow], triggers: dict[int, _Trigger]) -> None:
@@ -227,12 +246,17 @@ def _traffic(n_nics: int, flows: list[_Flow], triggers: dict[int, _Trigger]) -> 
             for edges, giving in ((sent, trigger.on_sent), (recv, trigger.on_recv)):
                 edges[0].extend(giving)
                 edges[1].extend([started] * len(giving))
+    qps: dict[tuple[int, ...], _Flow] = {}
+    own = [flow.connection or (i,) for i, flow in enumerate(flows)]
+    for each, flow in zip(own, flows, strict=True):
+        qps.setdefault(each, flow)
+    number = {each: qp for qp, each in enumerate(qps)}
     return make_traffic(
         "htsim",
         n_nics,
-        qp_src=[flow.src for flow in flows],
-        qp_dst=[flow.dst for flow in flows],
-        msg_qp=range(len(flows)),
+        qp_src=[flow.src for flow in qps.values()],
+        qp_dst=[flow.dst for flow in qps.values()],
+        msg_qp=[number[each] for each in own],
         msg_bytes=[flow.keys["size"] for flow in flows],
         msg_start_ps=[flow.keys.get("start", 0) for flow in flows],
         recv=recv,

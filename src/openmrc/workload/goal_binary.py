@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
+from openmrc.say import counted
 from openmrc.workload import operations as ops
 from openmrc.workload.schedule import ANY, Schedule
 
@@ -72,22 +73,30 @@ class Reader:
             )
         n_ranks = int(header["ranks"])
         self.goal.ranks(self.goal.path, n_ranks)
-        parts = self._array(np.dtype("<u8"), _HEADER.itemsize, 2 * n_ranks)[::2]
-        for rank, part in enumerate(parts.tolist()):
-            self._rank(rank, part + _HEADER["magic"].itemsize)
+        parts = self._array(np.dtype("<u8"), _HEADER.itemsize, 2 * n_ranks).reshape(-1, 2)
+        before = _HEADER["magic"].itemsize
+        for rank, (start, end) in enumerate(parts.tolist()):
+            self._rank(rank, before + start, before + end)
 
-    def _rank(self, rank: int, start: int) -> None:
+    def _rank(self, rank: int, start: int, end: int) -> None:
         u4 = np.dtype("<u4")
         n, roots = self._array(u4, start, 2).tolist()
         begin = start + (2 + roots) * u4.itemsize
         records = self._array(_OPERATION, begin, n)
+        behind = begin + n * _OPERATION.itemsize
+        waiting = sum(int(records[n_of].sum(dtype=np.int64)) for n_of in ("n_ends", "n_begins"))
+        if behind + waiting * u4.itemsize != end:
+            raise InputError(
+                f"{self.goal.path}: rank {rank}: {counted(n, 'operation')} and what waits do not"
+                " fill its part: the file is damaged, or another program's (LogGOPSim2 has records"
+                " of its own); write it anew with LogGOPSim's txt2bin"
+            )
         first = len(self.goal.ops.kind)
         self.first.append(first)
         for number, record in enumerate(records.tolist()):
             self._operation(
                 f"{self.goal.path}: rank {rank}, operation {number}", rank, *record[1:7]
             )
-        behind = begin + n * _OPERATION.itemsize
         for column, by_begin in (("ends", False), ("begins", True)):
             counts = records[f"n_{column}"].astype(np.int64)
             starts = records[column].astype(np.int64)
