@@ -38,9 +38,11 @@ def component(where: str) -> Component:
     return found
 
 
-def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
+def seen(
+    *bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1, tick_us: float = TICK_US, burst: int = 1
+) -> Observed:
     """Return what is observed if each NIC sends to some others, on all of its paths in turn, and
-    then none for so many ticks.
+    then none for so many ticks. What is lost is so many packets in a row, of one sender.
     """
     n_up = int(fabric.sw_n_up[0])
     evs = [fabric.ev(plane, up) for plane in range(fabric.n_planes) for up in range(n_up)]
@@ -52,8 +54,8 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
     src = qp % fabric.n_nics
     dst = (src + np.array(AWAY)[qp // fabric.n_nics]) % fabric.n_nics
     crossed = routes(fabric, src, dst, ev)
-    bins = (sent_us // TICK_US).astype(np.int64)
-    size = int(END_US / TICK_US) + quiet, fabric.n_ports
+    bins = (sent_us // tick_us).astype(np.int64)
+    size = max(int(END_US / tick_us), 1) + quiet, fabric.n_ports
     sent, out, answers, late = np.zeros((4, *size))
     under_way, is_lost = np.ones(len(qp), np.bool_), np.zeros(len(qp), np.bool_)
     was_late = np.zeros(len(qp), np.bool_)
@@ -64,7 +66,8 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
         np.add.at(out, (bins[on], column[on]), 1)
         for it in bad:
             hit = on & np.isin(column, it.ports) & (sent_us >= it.since_us)
-            hit = np.flatnonzero(hit & (sent_us < it.until_us))[:: it.every]
+            hit = np.flatnonzero(hit & (sent_us < it.until_us))
+            hit = hit[np.arange(len(hit)) // burst % it.every == 0]
             if it.late:
                 was_late[hit[::2]] = True
                 is_lost[hit] = True
@@ -77,7 +80,8 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
         is_lost |= np.isin(back, it.ports).any(axis=1) & on & (not it.late)
     for column in crossed.T:
         on = (column >= 0) & ~is_lost
-        np.add.at(answers, (bins[on], column[on]), 1)
+        known = np.minimum((sent_us + RTT_US) // tick_us, size[0] - 1).astype(np.int64)
+        np.add.at(answers, (known[on], column[on]), 1)
         on = (column >= 0) & was_late
         np.add.at(late, (bins[on], column[on]), 1)
     is_lost &= ~was_late
@@ -90,7 +94,7 @@ def seen(*bad: Bad, fabric: Fabric = FABRIC, quiet: int = 1) -> Observed:
         fabric=fabric,
         lost=lost.take(is_lost),
         answered=lost.take(np.zeros(0, np.int64)),
-        edges_us=np.arange(size[0] + 1, dtype=np.float64) * TICK_US,
+        edges_us=np.arange(size[0] + 1, dtype=np.float64) * tick_us,
         sent=sent,
         out=out,
         dropped=zeros,

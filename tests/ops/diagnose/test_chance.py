@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.observed import Observed
-from tests.ops.diagnose.made import Bad, component, seen
+from tests.ops.diagnose.made import RTT_US, Bad, component, seen
 
 NIC = component("nic 5 plane 0 < t0")
 
@@ -41,10 +41,9 @@ def test_where_as_many_proved_to_be_late_it_is_likelier() -> None:
 
 
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:
-    observed = gray()
-    one = observed.lost.take(np.array([0]))
-    many = observed.lost.take(np.zeros(10, np.int64))
-    alone, together = (chance.of_losses(observed, it).sum() for it in (one, many))
+    one = gray().lost.take(np.array([0]))
+    many = gray().lost.take(np.zeros(10, np.int64))
+    alone, together = (chance.draws(it, 2, RTT_US).sum() for it in (one, many))
     assert together == pytest.approx(alone)
 
 

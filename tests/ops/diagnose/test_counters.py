@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from openmrc.ops.diagnose.counters import counters
+from openmrc.ops.diagnose.counters import counters, unanswered
 from tests.ops.diagnose.made import FABRIC, Bad, component, seen
 
 
@@ -33,7 +33,7 @@ def test_counts_speak_for_what_moves_them_and_against_what_moves_others() -> Non
     other[0] = n
     assert found.nats(found.usual, own) >= 10
     assert found.nats(found.usual, other) < -20
-    assert found.at_most(cut) >= found.nats(found.usual, own)
+    assert found.at_most([cut])[0] >= found.nats(found.usual, own)
 
 
 def test_what_may_be_under_way_is_not_missing() -> None:
@@ -42,7 +42,25 @@ def test_what_may_be_under_way_is_not_missing() -> None:
     done, cut_short = (counters(seen(Bad(cut.ports), quiet=it)) for it in (1, 0))
     at = int(FABRIC.port_peer_switch[cut.ports[0]])
     assert cut_short.usual[at] > 20 > done.usual[at] == 1
-    assert cut_short.at_most(cut) < done.at_most(cut)
+    assert cut_short.at_most([cut])[0] < done.at_most([cut])[0]
+
+
+def test_of_a_run_that_is_over_nothing_is_under_way() -> None:
+    stopped = seen(Bad(component("plane 1 t0 2 > t1 3").ports), quiet=0)
+    assert counters(replace(stopped, over=True)).usual.max() == 1 < counters(stopped).usual.max()
+
+
+def test_what_a_port_did_not_send_nobody_answered() -> None:
+    """So it is not the other direction of that link which lost the answers."""
+    port = component("nic 5 plane 0 < t0").ports[0]
+    observed = seen(Bad((port,), 0.0, 1e9))
+    there = (observed.lost.routes == port).any(axis=1)
+    assert (unanswered(observed).back == observed.lost.back).all()
+    out = observed.out.copy()
+    out[:, port] = 0
+    found = unanswered(replace(observed, out=out)).back
+    assert (found[there] == -1).all()
+    assert (found[~there] == observed.lost.back[~there]).all()
 
 
 def test_a_nic_that_damages_what_it_sends_damages_answers_too() -> None:

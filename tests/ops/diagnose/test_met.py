@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.ops.diagnose.met import add_up, meet
+from openmrc.ops.diagnose.met import meet
 from tests.ops.diagnose.made import TABLE, Bad, component, seen
 
 LOST = seen(Bad(component("plane 1 t1 2").ports, every=9)).lost
@@ -24,13 +24,3 @@ def test_each_packet_meets_a_component_once_at_its_first_link() -> None:
         part = slice(first[c], first[c + 1])
         assert packet[part].tolist() == np.flatnonzero(on.any(axis=1)).tolist()
         assert hop[part].tolist() == on[packet[part]].argmax(axis=1).tolist()
-
-
-def test_packets_are_added_up_by_component_and_time() -> None:
-    c = TABLE.rows.index(component("plane 1 t1 2"))
-    place = np.full(len(TABLE) + 1, -1)
-    place[c] = 0
-    total, none = np.zeros((1, 2)), np.full(len(TABLE) + 1, -1)
-    bins = (np.arange(len(LOST)) % 2).astype(np.int64)
-    add_up(LOST.routes, TABLE.of_port, place, bins, np.full(len(LOST), 2.0), none, total)
-    assert total.tolist() == [[2.0 * (bins == 0).sum(), 2.0 * (bins == 1).sum()]]

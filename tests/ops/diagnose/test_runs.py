@@ -20,7 +20,7 @@ def best(
     n = len(at_us)
     arrived = np.cumsum(~np.array(lost)).astype(np.float64)
     crossed = arrived[at_us.astype(np.int64)]
-    before = after = np.stack([crossed, crossed])
+    before = even = after = np.stack([crossed, crossed])
     gains = np.log1p(-(1 - 1e-5) * (1 - RATES))[:, None] - np.log(np.full(n, 1e-5))
     through, level = np.log1p(-RATES), np.array([2, 1, 0])
     nats, rate = np.zeros(1), np.zeros(1, np.int64)
@@ -28,13 +28,13 @@ def best(
     own = np.array([prior]), np.array([AGAIN])
     losing = np.array([lasting]), np.full(n, less)
     best_rates(
-        np.array([0]), first, packet, back, before, after, gains, through, level,
-        np.zeros(1, np.bool_), *own, at_us, *losing, nats, rate,
+        np.array([0]), first, packet, back, before, even, even, after, gains, through, level,
+        np.zeros(1, np.bool_), *own, at_us, 0.0, *losing, nats, rate,
     )  # fmt: skip
-    runs, began, previous = np.zeros((2, 8), np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    runs, began, previous = np.zeros((2, 8), np.int64), *np.zeros((2, 2, n), np.int64)
     found = best_runs(
-        0, int(rate[0]), first, packet, back, before, after, gains, through, level, prior, AGAIN,
-        at_us, lasting, losing[1], began, previous, runs,
+        0, int(rate[0]), first, packet, back, before, even, even, after, gains, through, level,
+        prior, AGAIN, at_us, 0.0, lasting, losing[1], began, previous, runs,
     )  # fmt: skip
     return float(nats[0]), float(RATES[rate[0]]), runs[:, :found].T[::-1].tolist()
 

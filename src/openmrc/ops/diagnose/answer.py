@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.ops.diagnose.components import KINDS, Component
+from openmrc.ops.diagnose.components import KINDS
 from openmrc.ops.diagnose.observed import FloatArray
 from openmrc.ops.diagnose.runs import DEAD
-from openmrc.ops.diagnose.search import Fault, Search
+from openmrc.ops.diagnose.search import AROUND, FRONT, Fault, Search
 
 MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
 EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
@@ -114,10 +114,10 @@ def _gains(search: Search, fault: Fault) -> tuple[FloatArray, float, int]:
     pairs, n_lost = search.pairs, len(search.seen.lost)
     part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
     packet = pairs.packet[part]
-    cost = float(np.log1p(-fault.rate))
+    cost = float(np.log1p(-fault.draws))
     now = np.append(search.now, 0.0)[np.minimum(packet, n_lost)]
-    weight = np.append(search.weight, 1.0)[np.minimum(packet, n_lost)]
-    speaks = (np.log1p(-(1 - np.exp(now)) * (1 - fault.rate)) - now) * weight
+    draws = np.append(search.draws, 1.0)[np.minimum(packet, n_lost)]
+    speaks = (np.log1p(-(1 - np.exp(now)) * (1 - fault.draws)) - now) * draws
     gain = np.where(packet < n_lost, speaks, cost)
     if fault.level < DEAD:
         gain[pairs.back[part]] = 0.0
@@ -129,13 +129,18 @@ def _begin(search: Search, fault: Fault) -> tuple[float, float]:
     gain, cost, row = _gains(search, fault)
     pairs = search.pairs
     at_us = pairs.at_us[pairs.first[fault.component] : pairs.first[fault.component + 1]]
-    before = pairs.before[row, pairs.first[fault.component] : pairs.first[fault.component + 1]]
     last = int(np.searchsorted(at_us, fault.spans_us[0][1], side="right")) - 1
-    worth = np.cumsum(gain[last::-1])[::-1] - before[: last + 1] * cost
+    base = int(pairs.first[fault.component])
+    only = np.array(len(fault.spans_us) == 1)
+    passed = search.passed(
+        row, base + np.arange(last + 1), np.array(base + last), np.array(True), only
+    )
+    worth = np.cumsum(gain[last::-1])[::-1] + passed * cost
     near = np.flatnonzero(worth >= worth.max() - EDGE_NATS)
     first = int(near[0])
     slack = float(worth[first] - worth.max() + EDGE_NATS)
     earliest = _moved(search, fault, float(at_us[first]), -slack / cost, -1)
+    earliest = max(earliest - search.seen.rtt_us, 0.0)  # answers come so much later
     if first > 0:
         earliest = max(earliest, float(at_us[first - 1]))
     known = search.seen.lost.known_us
@@ -152,16 +157,24 @@ def _end(search: Search, fault: Fault) -> tuple[float, float]:
     gain, cost, row = _gains(search, fault)
     pairs = search.pairs
     part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
-    at_us, after = pairs.at_us[part], pairs.after[row, part]
+    at_us = pairs.at_us[part]
     begin = int(np.searchsorted(at_us, fault.spans_us[-1][0]))
-    worth = np.cumsum(gain[begin:]) + after[begin:] * cost
+    base = int(pairs.first[fault.component])
+    only = np.array(len(fault.spans_us) == 1)
+    passed = search.passed(
+        row, np.array(base + begin), base + np.arange(begin, len(at_us)), only, np.array(True)
+    )
+    worth = np.cumsum(gain[begin:]) + passed * cost
     near = begin + np.flatnonzero(worth >= worth.max() - EDGE_NATS)
     last = int(near[-1])
     slack = float(worth[last - begin] - worth.max() + EDGE_NATS)
-    latest = _moved(search, fault, float(at_us[last]), -slack / cost, 1)
+    # Answers may come so much later of what crossed it before.
+    from_us = float(at_us[last]) + (1 + FRONT) * search.seen.rtt_us
+    latest = _moved(search, fault, from_us, -slack / cost, 1)
     if last + 1 < len(at_us):
         latest = min(latest, float(at_us[last + 1]))
-    return float(at_us[near[0]]), latest + search.seen.rtt_us  # what a queue may hold it
+    rtt_us = search.seen.rtt_us
+    return float(at_us[near[0]]) - AROUND * rtt_us, latest + rtt_us  # what a queue may hold it
 
 
 def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int) -> float:
@@ -179,21 +192,11 @@ def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int)
 
 
 def _others(search: Search, component: int, faults: list[Fault]) -> list[str]:
-    """Places that explain about as much as a component does, and are not a part of it."""
-    net = search.nets(sum(it.nats for it in faults) - MARGIN_NATS)
-    own = frozenset(search.table.rows[component].ports)
-    near = [
-        it
-        for it in net
-        if not search.table.is_late[it] and net[it] >= net.get(component, 0.0) - MARGIN_NATS
-    ]
+    """Places that explain about as much as a component does."""
+    best = search.best(component)
+    own = best.nats if best is not None else 0.0
+    net = search.nets(own - MARGIN_NATS)
+    near = [it for it in net if it != component and not search.table.is_late[it]]
+    near = [it for it in near if net[it] >= own - MARGIN_NATS]
     rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
-    apart = [row for row in rows if _apart(own, row)]
-    # A place is named although it may be all of what it is a part of, unless it is one of several.
-    others = [row for row in rows if row in apart or (apart and own < frozenset(row.ports))]
-    return [name for row in others for name in (row.where, *row.others)]
-
-
-def _apart(own: frozenset[int], row: Component) -> bool:
-    other = frozenset(row.ports)
-    return not (own <= other or other <= own)
+    return [name for row in rows for name in (row.where, *row.others)]

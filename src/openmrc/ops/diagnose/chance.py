@@ -21,10 +21,7 @@ REPORTED_NATS = -20.0  # a NIC that says that its own port is down is hardly eve
 
 
 def of_losses(seen: Observed, lost: Packets) -> FloatArray:
-    """Return by how many nats chance explains each loss: the logarithm of its probability, and of
-    those that a queue pair sent within a round trip and missed within one, which is one draw, an
-    equal share.
-    """
+    """Return by how many nats chance explains each loss: the logarithm of its probability."""
     ports = seen.sent.shape[1]
     sent = np.maximum(seen.out + seen.dropped, 1)
     drop = np.concatenate([seen.dropped / sent, np.zeros((len(sent), 1))], axis=1)
@@ -50,7 +47,7 @@ def of_losses(seen: Observed, lost: Packets) -> FloatArray:
     chance = np.maximum(FLOOR + 1 - through, _dropped_part(seen, lost))
     log = np.log(np.clip(chance, FLOOR, MOST))
     log[lost.ev < 0] = REPORTED_NATS
-    return np.asarray(log / _together(lost, seen.fabric.n_planes, seen.rtt_us))
+    return np.asarray(log)
 
 
 def _unaccounted(seen: Observed, lost: Packets) -> float:
@@ -125,8 +122,10 @@ def _around(counts: FloatArray) -> FloatArray:
     return np.asarray(padded[:-2] + padded[1:-1] + padded[2:])
 
 
-def _together(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:
-    """How many packets the queue pair of each sent and missed with it in its plane."""
+def draws(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:
+    """Return which part of a draw each loss is: what a queue pair sent within a round trip in a
+    plane, and missed within one, is one draw, of chance and of a fault.
+    """
     plane = np.where(lost.ev < 0, 0, lost.routes[:, 0] % n_planes)
     sent, known = (np.floor(it / rtt_us).astype(np.int64) for it in (lost.sent_us, lost.known_us))
     _, of, size = np.unique(
@@ -135,4 +134,4 @@ def _together(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:
         return_inverse=True,
         return_counts=True,
     )
-    return size[of.ravel()].astype(np.float64)
+    return np.asarray(1 / size[of.ravel()])

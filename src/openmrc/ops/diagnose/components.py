@@ -46,12 +46,11 @@ class Component(NamedTuple):
 class Table:
     """The components of a fabric."""
 
+    fabric: Fabric
     rows: list[Component]
     nats: npt.NDArray[np.float64]  # [components]
     is_late: npt.NDArray[np.bool_]  # [components] what may be late, and is not broken
     is_total: npt.NDArray[np.bool_]  # [components] what dies and does not wear out: tiers, planes
-    ways_back: npt.NDArray[np.float64]  # [components] the part of the ways between T0s that it is
-    planes: list[tuple[int, ...]]  # [components] those of its switches
     of_port: IntArray  # [ports + 1, most]: the components of a port, -1 after the last; the last
     # row is that of port -1
 
@@ -87,31 +86,31 @@ def table(fabric: Fabric, around: Outline | None = None, whole: Fabric | None = 
     for port, mine in enumerate(owners):
         of_port[port, : len(mine)] = mine
     kinds = np.array([row.kind for row in rows])
-    ways = np.array([_ways_back(fabric, row) for row in rows])
-    planes = [_planes(fabric, row) for row in rows]
     late, total = kinds == LATE, (kinds == TIER) | (kinds == PLANE)
-    return Table(rows, np.array(NATS)[kinds], late, total, ways, planes, of_port)
+    return Table(fabric, rows, np.array(NATS)[kinds], late, total, of_port)
 
 
 def _may_wait(fabric: Fabric, row: Component) -> bool:
     """Whether packets wait there at once: in a plane, or at all links or one of a NIC in one
     direction.
     """
-    ports = np.array(row.ports)
-    towards, own = fabric.port_peer_nic[ports], fabric.port_nic[ports]
-    one_way = bool((towards >= 0).all() or (own >= 0).all())
-    nics = np.unique(np.where(own >= 0, own, towards))
-    at_one = row.kind in (DIRECTION, HALF) and one_way and len(nics) == 1
-    return at_one or row.kind == PLANE
+    if row.kind not in (DIRECTION, HALF):
+        return row.kind == PLANE
+    ports = list(row.ports)
+    return any(
+        len(nics) == 1 and -1 not in nics
+        for nics in ({*each[ports].tolist()} for each in (fabric.port_peer_nic, fabric.port_nic))
+    )
 
 
-def _planes(fabric: Fabric, row: Component) -> tuple[int, ...]:
+def planes(fabric: Fabric, row: Component) -> tuple[int, ...]:
+    """Return the planes of the switches of a component."""
     own = fabric.port_switch[list(row.ports)]
     return _tuple(fabric.sw_plane[own[own >= 0]])
 
 
-def _ways_back(fabric: Fabric, row: Component) -> float:
-    """The part of the ways between two T0s that a component is; 0 of what NICs are at."""
+def ways_back(fabric: Fabric, row: Component) -> float:
+    """Return the part of the ways between two T0s that a component is; 0 of what NICs are at."""
     ports = np.array(row.ports)
     own, far = fabric.port_switch[ports], fabric.port_peer_switch[ports]
     if ((own < 0) | (far < 0)).any():

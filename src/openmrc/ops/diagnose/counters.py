@@ -12,13 +12,14 @@ may be half of what was expected, or three times as much, and is Poisson beyond 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from openmrc.fabric.model import IntArray, LongArray
-from openmrc.ops.diagnose.components import Component
-from openmrc.ops.diagnose.observed import FloatArray, Observed
+from openmrc.fabric.model import BoolArray, IntArray, LongArray
+from openmrc.ops.diagnose.components import PLANE, SWITCH, TIER, Component
+from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
 DAMAGED = 0.05  # packets that arrive damaged where nothing is broken
@@ -34,7 +35,8 @@ class Counters:
 
     seen: Observed
     counts: FloatArray  # [switches + ports]
-    usual: FloatArray  # the same without a fault
+    usual: FloatArray  # as many as there may be without a fault
+    under_way: FloatArray  # of these, what may have been between two ports at the end, or not
 
     def expected(
         self,
@@ -64,7 +66,9 @@ class Counters:
         nowhere = len(self.counts)
         far = np.where(mine, fabric.port_peer_switch[routes], -1)
         # A switch misses what a port of its own that is down does not send.
-        quiet = SENT_MIN * self.seen.sent > self.seen.out
+        quiet = (SENT_MIN * self.seen.sent > self.seen.out) | unsent(self.seen)
+        # One of several; or what a switch that is down does to its neighbours.
+        quiet |= bool(row.others) or row.kind in (SWITCH, TIER, PLANE)
         own = np.where(mine & dead & quiet[bins[:, None], routes], fabric.port_switch[routes], -1)
         far, own = (np.where(it < 0, nowhere, it) for it in (far, own))
         each = mine * (weight / np.maximum(mine.sum(axis=1), 1))[:, None]
@@ -89,15 +93,17 @@ class Counters:
         """Return how much the counts speak for faults that move them by `more`."""
         return float((self._log(so_far + more) - self._log(so_far)).sum())
 
-    def at_most(self, row: Component) -> float:
-        """Return how much the counts may speak for a component, if no other fault moves them."""
-        fabric = self.seen.fabric
-        ports = np.array(row.ports)
-        at = np.unique([fabric.port_peer_switch[ports], fabric.port_switch[ports]])
+    def at_most(self, rows: Sequence[Component]) -> FloatArray:
+        """Return how much the counts may speak for each component, if no other fault moves them."""
+        fabric, n = self.seen.fabric, self.seen.fabric.n_switches
+        gain = self._log(self.usual + self.counts) - self._log(self.usual)
+        ports = np.concatenate([row.ports for row in rows])
+        of = np.repeat(np.arange(len(rows)), [len(row.ports) for row in rows])
+        switch = np.append(fabric.port_peer_switch[ports], fabric.port_switch[ports])
+        each = np.unique(np.append(of, of)[switch >= 0] * n + switch[switch >= 0])
         # What is damaged on its way, or answers, any NIC may count.
-        at = np.append(at[at >= 0], np.arange(fabric.n_switches, len(self.counts)))
-        gain = (self._log(self.usual + self.counts) - self._log(self.usual))[at]
-        return float(gain.sum())
+        own = np.bincount(each // n, gain[each % n], len(rows))
+        return np.asarray(own + float(gain[n:].sum()), np.float64)
 
     def surely_through(self) -> FloatArray:
         """Return [bins, ports] how many packets of any sort crossed each link to a switch for
@@ -118,7 +124,7 @@ class Counters:
         means.
         """
         counts = np.maximum(self.counts, 1e-9)
-        near = np.clip(counts, LEAST * mean, MOST * mean)
+        near = np.clip(counts, LEAST * (mean - self.under_way), MOST * mean)
         found = counts * np.log(near / counts) - (near - counts)
         more = counts > near
         found[more] = np.maximum(found[more], -MORE_NATS)
@@ -133,13 +139,36 @@ def counters(seen: Observed) -> Counters:
     came = np.bincount(into[into >= 0], out[into >= 0], n)
     left = np.bincount(own[own >= 0], (out + dropped)[own >= 0], n)
     counts = np.append(np.maximum(came - left, 0), seen.damaged.sum(axis=0))
-    under_way = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
-    usual = np.append(SPARE + under_way, np.full(fabric.n_ports, DAMAGED))
-    return Counters(seen, counts, usual)
+    under_way = np.append(
+        np.bincount(into[into >= 0], _last(seen)[into >= 0], n), np.zeros(fabric.n_ports)
+    )
+    spare = np.append(np.full(n, SPARE), np.full(fabric.n_ports, DAMAGED))
+    usual = np.asarray(spare + under_way, np.float64)
+    return Counters(seen, counts, usual, np.asarray(under_way, np.float64))
+
+
+def unanswered(seen: Observed) -> Packets:
+    """Return what was lost, without the ways back of what the last port on its way did not send:
+    nobody answered that.
+    """
+    lost = seen.lost
+    last = lost.routes[np.arange(len(lost)), (lost.routes >= 0).sum(axis=1) - 1]
+    gone = unsent(seen)[last]
+    return replace(lost, back=np.where(gone[:, None], -1, lost.back).astype(np.int32))
+
+
+def unsent(seen: Observed) -> BoolArray:
+    """Return which ports did not send what was lost on its way across them."""
+    routes = seen.lost.routes[~seen.lost.probe]
+    gone = np.bincount(routes[routes >= 0], minlength=seen.fabric.n_ports)
+    sent, out = seen.sent.sum(axis=0), seen.out.sum(axis=0)
+    return np.asarray((out < sent - MOST_OF * gone) & (gone > 0))
 
 
 def _last(seen: Observed) -> FloatArray:
     """[ports] packets that each sent within a round trip of the end: they may be under way."""
+    if seen.over:
+        return np.zeros(seen.fabric.n_ports)
     width = np.diff(seen.edges_us)
     after = np.clip((seen.edges_us[1:] - seen.edges_us[-1] + seen.rtt_us) / width, 0, 1)
     return np.asarray(after @ seen.out)

@@ -27,18 +27,3 @@ def meet(routes, of_port, worth, tells, met, first, packet, hop):
                 if len(packet):
                     packet[first[c]], hop[first[c]] = i, k
                 first[c] += 1
-
-
-@compiled
-def add_up(routes, of_port, place, bins, packets, met, total):
-    """Add to `total` [places, bins] the `packets` that each route is, of each component that it
-    meets: the one at `place` [components + 1], none if that is negative.
-    """
-    for i in range(len(routes)):
-        for k in range(routes.shape[1]):
-            for c in of_port[routes[i, k]]:
-                if c < 0:
-                    break
-                if place[c] >= 0 and met[c] != i:
-                    met[c] = i
-                    total[place[c], bins[i]] += packets[i]

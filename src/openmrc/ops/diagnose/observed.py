@@ -54,6 +54,7 @@ class Observed:
     late: FloatArray  # [bins, ports] packets that were judged lost, and came
     rtt_us: float
     trims: bool
+    over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:
         """Return the bin of each time."""

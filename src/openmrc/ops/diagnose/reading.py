@@ -51,6 +51,7 @@ def observed(record: Record) -> Observed:
         late=late,
         rtt_us=record.rtt_us,
         trims=record.trims,
+        over=not record.flows["done_us"].null_count() and not record.flows["failed"].any(),
     )
 
 

@@ -2,7 +2,10 @@
 
 A component is well or loses packets, and changes between the two: its first change for the worse
 costs its prior, each further one less. The best path through these two states is found in one pass
-over what it met. Entries of a component are in order of time; arrays are those of `search.Pairs`.
+over what it met. What arrived in the bins in which it first fails and last recovers may have been
+outside of its runs, as fast as links carry it; but around a run that is shorter than a bin, and
+between two runs, evenly. Entries of
+a component are in order of time; arrays are those of `search.Pairs`.
 """
 
 from __future__ import annotations
@@ -27,15 +30,15 @@ def _gain(k, rate, packet, back, gains, through, n_lost, level):
 
 @compiled
 def best_rates(
-    which, first, packet, back, before, after, gains, through, level, dies, prior, again,
-    at_us, lasting, less, nats, rates,
+    which, first, packet, back, before, first_even, even, after, gains, through, level, dies,
+    prior, again, at_us, within_us, lasting, less, nats, rates,
 ):  # fmt: skip
     """Write to `nats` and `rates` [components] the largest gain of each of `which`, less what its
     changes cost, and the number of the rate. `gains` [rates, losses]; `through` [rates]: the cost
-    of a packet that arrived; `level` [rates]; `dies`
-    [components]: whether only what lets nothing through is tried; `again`, `lasting` [components]:
-    the cost of each further change, and of each us; `less` [losses]: of each
-    loss, where there is a cost of each us.
+    of a packet that arrived; `level` [rates]; `dies` [components]: whether only what lets nothing
+    through is tried; `again`, `lasting` [components]: the cost of each further change, and of each
+    us; `within_us`: what is shorter is within a bin; `less` [losses]: of each loss, where there is
+    a cost of each us.
     """
     n_lost = gains.shape[1]
     for at in range(len(which)):
@@ -51,19 +54,29 @@ def best_rates(
             if dies[c] and level[rate] < DEAD:
                 continue
             row, cost = min(level[rate], 1), through[rate]
-            losing, well = NEVER, NEVER  # well: after a first run
+            # Well: after a first run. Short: a run within a bin.
+            losing, short, well, best, begin, upto = NEVER, NEVER, NEVER, NEVER, first[c], 0.0
             for k in range(first[c], first[c + 1]):
-                start = max(-prior[c], well - again[c]) - before[row, k] * cost
+                start = max(-prior[c], well - again[c]) - first_even[row, k] * cost
+                own = _gain(k, rate, packet, back, gains, through, n_lost, level)
+                if lasting[c] > 0 and packet[k] < n_lost:
+                    own -= less[packet[k]]
                 if k > first[c]:
                     losing -= lasting[c] * (at_us[k] - at_us[k - 1])
-                losing = max(losing, start) + _gain(
-                    k, rate, packet, back, gains, through, n_lost, level
-                )
-                if lasting[c] > 0 and packet[k] < n_lost:
-                    losing -= less[packet[k]]
-                well = max(well, losing + after[row, k] * cost)
-            if well > nats[c]:
-                nats[c], rates[c] = well, rate
+                    short -= lasting[c] * (at_us[k] - at_us[k - 1])
+                if max(start, -prior[c] - before[row, k] * cost) > losing:
+                    losing, begin, upto = start, k, first_even[row, k]
+                    if -prior[c] - before[row, k] * cost > start:
+                        losing, upto = -prior[c] - before[row, k] * cost, before[row, k]
+                losing += own
+                short = max(short, start) + own
+                well = max(well, short + even[row, k] * cost)
+                if at_us[k] - at_us[begin] >= within_us:
+                    well = max(well, losing + max(even[row, k], upto) * cost)
+                    best = max(best, losing + max(after[row, k], upto) * cost)
+                best = max(best, well)
+            if best > nats[c]:
+                nats[c], rates[c] = best, rate
             if number < every_other:
                 near = rates[c]
 
@@ -89,33 +102,53 @@ def touch(which, first, components, stale):
 
 @compiled
 def best_runs(
-    c, rate, first, packet, back, before, after, gains, through, level, prior, again, at_us,
-    lasting, less, began, previous, runs,
+    c, rate, first, packet, back, before, first_even, even, after, gains, through, level, prior,
+    again, at_us, within_us, lasting, less, began, previous, runs,
 ):  # fmt: skip
     """Write to `runs` [2, most] the first and last entries of the runs of a component, the last run
-    first; return how many there are. `began`, `previous`: space for as many entries as it has.
+    first; return how many there are. `began`, `previous` [2, most]: space for as many entries
+    as it has, of runs that are long and short.
     """
     n_lost, row, cost = gains.shape[1], min(level[rate], 1), through[rate]
-    losing, well = NEVER, NEVER
-    begin, end = -1, -1
+    losing, short, well, best = NEVER, NEVER, NEVER, NEVER
+    begin, begin_short, upto = -1, -1, 0.0
+    over, end = -1, -1  # twice the last entry of the best runs so far, and 1 more if it is short
     base = first[c]
     for k in range(base, first[c + 1]):
-        again_at = well - again
-        start = max(-prior, again_at) - before[row, k] * cost
+        start, came = -prior, -1
+        if well - again > -prior:
+            start, came = well - again, over
+        start -= first_even[row, k] * cost
+        own = _gain(k, rate, packet, back, gains, through, n_lost, level)
+        if lasting > 0 and packet[k] < n_lost:
+            own -= less[packet[k]]
         if k > base:
             losing -= lasting * (at_us[k] - at_us[k - 1])
-        if start > losing:
-            losing, begin = start, k
-            previous[k - base] = end if again_at > -prior else -1
-        losing += _gain(k, rate, packet, back, gains, through, n_lost, level)
-        if lasting > 0 and packet[k] < n_lost:
-            losing -= less[packet[k]]
-        began[k - base] = begin
-        if losing + after[row, k] * cost > well:
-            well, end = losing + after[row, k] * cost, k
+            short -= lasting * (at_us[k] - at_us[k - 1])
+        if max(start, -prior - before[row, k] * cost) > losing:
+            losing, begin, upto = start, k, first_even[row, k]
+            previous[0, k - base] = came
+            if -prior - before[row, k] * cost > start:
+                losing, upto = -prior - before[row, k] * cost, before[row, k]
+                previous[0, k - base] = -1
+        if start > short:
+            short, begin_short = start, k
+            previous[1, k - base] = came
+        losing, short = losing + own, short + own
+        began[0, k - base], began[1, k - base] = begin, begin_short
+        if short + even[row, k] * cost > well:
+            well, over = short + even[row, k] * cost, 2 * k + 1
+        if at_us[k] - at_us[begin] >= within_us:
+            if losing + max(even[row, k], upto) * cost > well:
+                well, over = losing + max(even[row, k], upto) * cost, 2 * k
+            if losing + max(after[row, k], upto) * cost > best:
+                best, end = losing + max(after[row, k], upto) * cost, 2 * k
+        if well > best:
+            best, end = well, over
     n = 0
     while end >= 0 and n < runs.shape[1]:
-        runs[0, n], runs[1, n] = began[end - base], end
-        end = previous[began[end - base] - base]
+        at = began[end % 2, end // 2 - base]
+        runs[0, n], runs[1, n] = at, end // 2
+        end = previous[end % 2, at - base]
         n += 1
     return n

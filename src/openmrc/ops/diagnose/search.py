@@ -17,9 +17,10 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
-from openmrc.ops.diagnose.components import LATE_NATS, Table
-from openmrc.ops.diagnose.counters import counters
-from openmrc.ops.diagnose.met import add_up, meet
+from openmrc.ops.diagnose.components import LATE_NATS, SWITCH, Table, planes, ways_back
+from openmrc.ops.diagnose.counters import counters, unanswered
+from openmrc.ops.diagnose.crossed import crossed
+from openmrc.ops.diagnose.met import meet
 from openmrc.ops.diagnose.observed import FloatArray, Observed
 from openmrc.ops.diagnose.runs import DEAD, OF_ALL, OF_DATA, best_rates, best_runs, explain, touch
 
@@ -53,6 +54,7 @@ class Fault(NamedTuple):
     component: int
     spans_us: tuple[tuple[float, float], ...]
     rate: float
+    draws: float  # the same, if losses at once are one
     level: int  # of its rate
     nats: float  # by which it explains more than the others, less its prior
     moved: FloatArray  # the counts that it moves, as expected
@@ -79,9 +81,12 @@ class Pairs:
     packet: IntArray  # its number; those of answers follow those of losses
     at_us: FloatArray
     back: BoolArray  # only the answer to the packet crosses it
-    # [2, n] packets that had crossed the component, and arrived, a little before and a little
-    # later: of data, and of all sorts, which speak against what lets nothing through
+    # [2, n] packets that had crossed the component, and arrived, as many as may have a little
+    # before, and as few as a little later: of data, and of all sorts, which speak against what
+    # lets nothing through
     before: FloatArray
+    first_even: FloatArray  # and if those of a bin arrive evenly in it, just before
+    even: FloatArray  # and just after
     after: FloatArray
     first: LongArray  # of each component, and the end
 
@@ -91,8 +96,9 @@ class Search:
 
     def __init__(self, seen: Observed, table: Table) -> None:
         self.table = table
-        # [losses] those of one path that were sent and missed at once are one entry
-        self.seen, self.chance, self.weight = _merged(seen, chance.of_losses(seen, seen.lost))
+        # [losses] those of one path that were sent and missed at once are one entry: so many
+        # packets, and such a part of a draw
+        self.seen, self.chance, self.weight, self.draws = _merged(seen)
         seen = self.seen
         self.now = self.chance.copy()  # the logarithm of each loss's probability
         self.counters = counters(seen)
@@ -108,6 +114,8 @@ class Search:
         self._again = np.where(table.is_late, table.nats, AGAIN_NATS)
         self._lasting = np.where(table.is_late, LATE_NATS / seen.rtt_us, 0.0)
         self._less = -np.log(chance.part_late(seen, self.weight))
+        self._less[seen.lost.ev < 0] = -chance.REPORTED_NATS  # a port that is down is not late
+        self._within_us = max(float(np.diff(seen.edges_us).max()), (1 + FRONT) * seen.rtt_us)
         self._begun, self._stale = False, np.diff(self.pairs.first) > 0
         self._left, self._alone = np.zeros(n), np.zeros(n)
         # The components that met each loss, one after the other.
@@ -128,10 +136,10 @@ class Search:
             owners = self.table.of_port[port]
             for column in owners.T:  # twice, if it is met twice: no harm
                 most += np.bincount(
-                    np.where(column < 0, n, column), -self.chance * self.weight, n + 1
+                    np.where(column < 0, n, column), -self.chance * self.draws, n + 1
                 )
                 n_met += np.bincount(np.where(column < 0, n, column), self.weight, n + 1)
-        counted = [self.counters.at_most(row) for row in self.table.rows]
+        counted = self.counters.at_most(self.table.rows)
         self._counted = np.where(self.table.is_late, 0.0, counted)
         worth = (most[:-1] > self.table.nats - self._counted) & (n_met[:-1] >= LOSSES_MIN)
         return np.append(worth, False)  # that of no component
@@ -158,71 +166,27 @@ class Search:
         # About when, if no queue was in the way.
         at_us = sent_us[packet] + np.where(hop < hops, hop / hops, 1.0) * self.seen.rtt_us / 2
         component = np.repeat(np.arange(len(self.table), dtype=np.int32), np.diff(first))
-        around = AROUND * self.seen.rtt_us
-        before, after = np.zeros((2, len(packet))), np.zeros((2, len(packet)))
-        bins, n_bins = self.seen.bin_of(lost.sent_us), len(self.seen.edges_us) - 1
+        before, first_even, even, after = np.zeros((4, 2, len(packet)))
         own = np.flatnonzero(np.diff(first))
-        place = np.full(len(self.table) + 1, -1)
-        place[own] = np.arange(len(own))
-        gone = np.zeros((len(own), n_bins))
-        data = np.where(lost.probe, 0.0, self.weight)
-        add_up(lost.routes, self.table.of_port, place, bins, data, none, gone)
-        self._gone = dict(zip(own.tolist(), gone, strict=True))
         for it in own.tolist():
             part = slice(first[it], first[it + 1])
             order = np.argsort(at_us[part], kind="stable")
             for each in (at_us, packet, hop):
                 each[part] = each[part][order]
-            for total in (False, True):
-                row = before[int(total), part]
-                row[:] = self._until(it, at_us[part] - around, total)
-                after[int(total), part] = np.maximum(
-                    self._from(it, at_us[part] + around, total), row
-                )
+            for row, through in enumerate((None, self.through)):
+                met = crossed(self.seen, self.table.rows[it].gates, through)
+                half_us, around_us = (by * self.seen.rtt_us for by in (0.5, AROUND))
+                # The answer comes half a round trip later, or when queues let it.
+                first_even[row, part] = met.evenly(at_us[part] + half_us - around_us)
+                even[row, part] = met.evenly(at_us[part] + half_us + around_us)
+                before[row, part] = met.at_most(at_us[part] + (1 + FRONT) * self.seen.rtt_us)
+                after[row, part] = met.at_least(at_us[part])
         back = (hop >= hops) & ~probe[packet]
-        return Pairs(component, packet, at_us, back, before, after, first)
+        return Pairs(component, packet, at_us, back, before, first_even, even, after, first)
 
     def crossed(self, component: int, at_us: FloatArray) -> FloatArray:
         """Return how many packets of data had crossed a component by these times, and arrived."""
-        _, _, upto = self._sent(component, False)
-        return np.asarray(np.interp(at_us, self.seen.edges_us, upto), np.float64)
-
-    def _sent(self, component: int, total: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """By bin: packets sent across a component, those that arrived, and these summed up."""
-        gates = list(self.table.rows[component].gates)
-        sent, through = (each[:, gates].sum(axis=1) for each in (self.seen.sent, self.through))
-        # Packets are counted when they are given a path, and may leave in a later bin: only what
-        # is never missing later has arrived.
-        upto = np.append(0.0, np.cumsum(sent - self._gone[component]))
-        upto = np.minimum.accumulate(upto[::-1])[::-1]
-        arrived = np.maximum(np.diff(np.maximum(upto, 0)), through if total else 0)
-        for ports in (gates, sorted(set(self.table.rows[component].ports) - set(gates))):
-            if ports:  # and what its ports did not send has not
-                out = self.seen.out[:, ports].sum(axis=1)
-                arrived = np.minimum(arrived, out + np.append(out[1:], 0))
-        sent = np.maximum(sent, arrived)
-        return sent, arrived, np.concatenate([[0.0], np.cumsum(arrived)])
-
-    def _until(self, component: int, at_us: FloatArray, total: bool) -> FloatArray:
-        """Return how many packets had arrived by these times, if a component then died: in a bin as
-        many as it sends in that part of it. `_from`: if it is then repaired.
-        """
-        sent, arrived, upto = self._sent(component, total)
-        at, part = self._part(at_us)
-        pace = np.maximum(sent, np.append(sent[:1], sent[:-1]))[at]
-        return np.asarray(upto[at] + np.minimum(arrived[at], pace * part))
-
-    def _from(self, component: int, at_us: FloatArray, total: bool) -> FloatArray:
-        sent, arrived, upto = self._sent(component, total)
-        at, part = self._part(at_us)
-        pace = np.maximum(sent, np.append(sent[1:], sent[-1:]))[at]
-        return np.asarray(upto[at + 1] - np.minimum(arrived[at], pace * (1 - part)))
-
-    def _part(self, at_us: FloatArray) -> tuple[LongArray, FloatArray]:
-        """Bins of these times, and the part of each that has passed."""
-        edges, at = self.seen.edges_us, self.seen.bin_of(at_us)
-        part = (at_us - edges[at]) / np.maximum(np.diff(edges)[at], 1e-9)
-        return at, np.clip(part, 0, 1)
+        return crossed(self.seen, self.table.rows[component].gates).evenly(at_us)
 
     # --- one more fault
 
@@ -285,13 +249,13 @@ class Search:
         """Note which losses have another probability now, and which components met one of them."""
         pairs, prior = self.pairs, self.prior()
         changed = np.flatnonzero(~(np.abs(self._told - self.now) < 1e-9))
-        now, weight = self.now[changed], self.weight[changed]
-        explain(1 - np.exp(now), now, weight, changed, RATES, self._gains)
+        now, draws = self.now[changed], self.draws[changed]
+        explain(1 - np.exp(now), now, draws, changed, RATES, self._gains)
         self._told[changed] = now
         self._stale |= (prior != self._prior) & (np.diff(pairs.first) > 0)
         self._prior = prior
         touch(changed, self._of_loss, self._met_by, self._stale)
-        each = np.append(-self._told * self.weight, np.zeros(len(self.seen.answered)))
+        each = np.append(-self._told * self.draws, np.zeros(len(self.seen.answered)))
         left = np.bincount(pairs.component, each[pairs.packet], len(self.table))
         self._left = np.asarray(left, np.float64)
         if not self._begun:
@@ -304,9 +268,10 @@ class Search:
         pairs = self.pairs
         stale = np.array([it for it in which if self._stale[it]], np.int64)
         best_rates(
-            stale, pairs.first, pairs.packet, pairs.back, pairs.before, pairs.after, self._gains,
-            THROUGH, LEVEL, self.table.is_total, self._prior, self._again,
-            pairs.at_us, self._lasting, self._less, self._nats, self._rate,
+            stale, pairs.first, pairs.packet, pairs.back, pairs.before, pairs.first_even,
+            pairs.even, pairs.after, self._gains, THROUGH, LEVEL, self.table.is_total,
+            self._prior, self._again, pairs.at_us, self._within_us, self._lasting, self._less,
+            self._nats, self._rate,
         )  # fmt: skip
         self._stale[stale] = False
 
@@ -323,12 +288,12 @@ class Search:
         """
         pairs, n = self.pairs, int(self.pairs.first[component + 1] - self.pairs.first[component])
         found = np.zeros((2, RUNS_MAX), np.int64)
-        began, previous = np.zeros((2, n), np.int64)
+        began, previous = np.zeros((2, 2, n), np.int64)
         n = best_runs(
             component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
-            pairs.before, pairs.after, self._gains, THROUGH, LEVEL,
+            pairs.before, pairs.first_even, pairs.even, pairs.after, self._gains, THROUGH, LEVEL,
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
-            float(self._lasting[component]), self._less, began, previous, found,
+            self._within_us, float(self._lasting[component]), self._less, began, previous, found,
         )  # fmt: skip
         runs: list[tuple[int, int]] = []  # the last one first
         for begin, end in found[:, :n].T.tolist():
@@ -336,6 +301,18 @@ class Search:
                 continue
             runs.append((begin, end))
         return runs[::-1]
+
+    def passed(
+        self, row: int, begin: LongArray, end: LongArray, first: BoolArray, last: BoolArray
+    ) -> FloatArray:
+        """Return how many packets arrived from one entry to another, at least where the run between
+        them is the first or the last one; evenly, if both are within a bin.
+        """
+        pairs = self.pairs
+        long = pairs.at_us[end] - pairs.at_us[begin] >= self._within_us
+        since = np.where(long & first, pairs.before[row, begin], pairs.first_even[row, begin])
+        until = np.where(long & last, pairs.after[row, end], pairs.even[row, end])
+        return np.asarray(np.maximum(until - since, 0), np.float64)
 
     def _waited(self, begin: int, end: int, later: int, last: int) -> bool:
         """Whether what was lost in a run of entries waited in a queue for what then lost it."""
@@ -355,11 +332,15 @@ class Search:
             return None
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
         losses = packets[packets < n_lost]
-        crossed = [float(pairs.after[row, e] - pairs.before[row, b]) for b, e in runs]
-        passed = len(packets) - len(losses) + sum(max(it, 0.0) for it in crossed)
+        begin, end = np.array(runs).T
+        crossed = self.passed(row, begin, end, begin == begin[0], end == end[-1])
+        passed = len(packets) - len(losses) + float(crossed.sum())
         weight = self.weight[losses]
-        mine = float((weight * rate / (rate + np.exp(self.now[losses]))).sum())
-        fit = max(mine / (mine + max(passed, PASSES_MIN)), RATES[-1])
+        caused = rate / (rate + np.exp(self.now[losses]))
+        fit, fit_draws = (
+            max(mine / (mine + max(passed, PASSES_MIN)), RATES[-1])
+            for mine in (float((each * caused).sum()) for each in (weight, self.draws[losses]))
+        )
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
         nats = float(self._nats[component])
         moved = self._moved(component, losses, rate)
@@ -369,7 +350,9 @@ class Search:
         price += float(self._lasting[component]) * sum(end - begin for begin, end in spans)
         if self.table.is_late[component]:
             price += float(self._less[losses].sum())
-        found = Fault(component, spans, fit, level, nats, moved, int(weight.sum()), passed, price)
+        found = Fault(
+            component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
+        )
         return found._replace(
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
@@ -385,14 +368,18 @@ class Search:
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
         if self.table.is_late[component]:  # it is counted nowhere: nothing is gone
             return np.zeros_like(self.moved)
-        losses = losses[~self.seen.lost.probe[losses]]
-        weight = rate / (rate + np.exp(self.now[losses]) * (1 - rate)) * self.weight[losses]
+        losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port
+        # Only what nothing else had lost.
+        alone = rate * (1 - np.exp(self.now[losses]))
+        weight = alone / (alone + np.exp(self.now[losses])) * self.weight[losses]
         row = self.table.rows[component]
         routes, bins = (
             self.seen.lost.routes[losses],
             self.seen.bin_of(self.seen.lost.sent_us[losses]),
         )
-        dead = rate >= TOTAL_MIN
+        # A switch that loses most of its packets loses them inside: its first link tells where.
+        inside = row.kind == SWITCH and not row.others
+        dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
         return self.counters.expected(row, routes, bins, weight, dead, self.moved)
 
     def add(self, fault: Fault) -> None:
@@ -405,7 +392,7 @@ class Search:
         now = self.chance.copy()
         for it in self.faults:
             for rows, part in ((self.losses(it), 1.0), self._unanswered(it)):
-                now[rows] = np.log1p(-(1 - np.exp(now[rows])) * (1 - part * it.rate))
+                now[rows] = np.log1p(-(1 - np.exp(now[rows])) * (1 - part * it.draws))
         self.now = now
         self.moved = self.counters.usual + sum(it.moved for it in self.faults)
 
@@ -427,19 +414,20 @@ class Search:
         take any way back between their T0s.
         """
         lost, fabric = self.seen.lost, self.seen.fabric
-        part = self.table.ways_back[fault.component]
+        row = self.table.rows[fault.component]
+        part = ways_back(fabric, row)
         if not part:
             return np.zeros(0, np.int64), 0.0
         during = np.zeros(len(lost), np.bool_)
         for since_us, until_us in fault.spans_us:
             during |= (lost.known_us >= since_us) & (lost.sent_us <= until_us)
-        own = np.isin(lost.routes, self.table.rows[fault.component].ports).any(axis=1)
-        same = np.isin(lost.routes[:, 0] % fabric.n_planes, self.table.planes[fault.component])
+        own = np.isin(lost.routes, row.ports).any(axis=1)
+        same = np.isin(lost.routes[:, 0] % fabric.n_planes, planes(fabric, row))
         return np.flatnonzero(during & lost.probe & same & ~own & (lost.ev >= 0)), part
 
     def worth(self) -> float:
         """Return the logarithm of the posterior of the faults, against none."""
-        total = float(((self.now - self.chance) * self.weight).sum())
+        total = float(((self.now - self.chance) * self.draws).sum())
         usual = self.counters.usual
         total += self.counters.nats(usual, self.moved - usual)
         known = set()
@@ -447,7 +435,7 @@ class Search:
             total -= NESTED_NATS * sum(self._nested(it, other) for other in self.faults[:at])
             again = float(self._again[it.component])
             prior = again if it.component in known else self.table.nats[it.component]
-            total += it.passed * np.log1p(-it.rate) - prior - it.price
+            total += it.passed * np.log1p(-it.draws) - prior - it.price
             known.add(it.component)
         return total
 
@@ -513,13 +501,14 @@ class Search:
         return False
 
 
-def _merged(seen: Observed, nats: FloatArray) -> tuple[Observed, FloatArray, FloatArray]:
+def _merged(seen: Observed) -> tuple[Observed, FloatArray, FloatArray, FloatArray]:
     """Return what is observed with the losses of one path that left and were missed at about one
-    time as one, the mean of their chances, and how many each is.
+    time as one, the mean of their chances, how many each is, and which part of a draw.
     """
-    lost = seen.lost
+    lost, nats = unanswered(seen), chance.of_losses(seen, seen.lost)
     if not len(lost):
-        return seen, nats, np.ones(0)
+        return seen, nats, np.ones(0), np.ones(0)
+    draws = chance.draws(lost, seen.fabric.n_planes, seen.rtt_us)
     at = np.floor(lost.sent_us / (AT_ONCE * seen.rtt_us))
     missed = np.floor(lost.known_us / seen.rtt_us)
     own = np.where(lost.ev < 0, lost.qp, 0)
@@ -527,5 +516,6 @@ def _merged(seen: Observed, nats: FloatArray) -> tuple[Observed, FloatArray, Flo
     _, first, of = np.unique(keys.astype(np.int64), axis=0, return_index=True, return_inverse=True)
     of, weight = of.ravel(), np.bincount(of.ravel()).astype(np.float64)
     mean = np.bincount(of, nats) / weight
+    drawn = np.asarray(np.bincount(of, draws), np.float64)
     order = np.argsort(lost.sent_us[first], kind="stable")
-    return replace(seen, lost=lost.take(first[order])), mean[order], weight[order]
+    return replace(seen, lost=lost.take(first[order])), mean[order], weight[order], drawn[order]
