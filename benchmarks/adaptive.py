@@ -1,12 +1,17 @@
-"""Switches that balance beside MRC, in what is published of such a fabric.
+"""What a failure costs a job that never stops sending: MRC, switches that balance, hashed RoCEv2.
 
-    .venv/bin/python benchmarks/adaptive.py [plane] [links]
+    .venv/bin/python benchmarks/adaptive.py [SIZE] [SEEDS]
 
-plane     32 NICs of four planes of 100 Gb/s; all T1s of one die after 1 ms
-links     one plane of 400 Gb/s, 64 NICs; 10 % of the links between switches are dead, and routing
-          knows: five seeds
+A ring of 32 NICs of four planes of 100 Gb/s, ranks at random, passes messages of SIZE (1MB) on
+without a pause; its rate is compared with that of the same ring without a failure:
 
-Rates are those of a NIC, payload, as a share of the one before, or in Gb/s.
+link      a link between two switches dies, and routing knows 20 ms later: the share of that time
+          that is lost, and the same in ms
+port      a NIC loses a port, and each NIC leaves the plane towards it 3 ms later (RoCEv2: by
+          routing, 20 ms): what is lost, ms, beyond the missing bandwidth
+
+`mrc plan` takes its assumptions on stalls from here. (Other figures of switches that balance are
+experiments A1 to A4 of `mrc paper`.)
 """
 
 from __future__ import annotations
@@ -15,101 +20,79 @@ import sys
 
 import numpy as np
 
-from openmrc.run.outcome import TransportResult
 from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import parse_scenario
 
-TRANSPORTS = """
-    [[transport]]
-    paths = "mrc"
-    [[transport]]
-    kind = "roce"
-    name = "adaptive"
-    routing = "adaptive"
-"""
-PLANE = """
+KNOWN_MS = 20
+JOB = f"""
     [fabric]
     nics = 32
     planes = 4
     port_rate = "100Gbps"
-    t0_down = 2
-    t0_up = 2
+    t0_down = 8
     [workload]
-    kind = "permutation"
-    size = "1GB"
-    [[fault]]
-    at = "1ms"
-    kind = "switch-down"
-    where = "plane 3 t1 *"
+    kind = "send-recv"
+    order = "random"
+    steps = 20000
+    size = "%s"
     [stop]
-    time = "6ms"
+    time = "45ms"
+    [[transport]]
+    [[transport]]
+    kind = "roce"
+    name = "adaptive"
+    routing = "adaptive"
+    convergence = "{KNOWN_MS}ms"
+    [[transport]]
+    kind = "roce"
+    name = "hashed"
+    qps = 8
+    convergence = "{KNOWN_MS}ms"
 """
-LINKS = """
-    [fabric]
-    nics = 64
-    planes = 1
-    port_rate = "400Gbps"
-    t0_down = 16
-    t0_up = 16
-    [workload]
-    kind = "permutation"
-    size = "8MB"
-"""
-DEAD = """
+AT_MS, END_MS = 1, 45  # of the failure and the run
+FAULT = f"""
     [[fault]]
-    at = "0s"
+    at = "{AT_MS}ms"
     kind = "link-down"
-    where = "plane 0 t0 * - t1 *"
-    share = 0.1
+    where = "%s"
 """
-BACK = 0.97  # of three planes' rate: a bin is as good as back
+HASHED_MS = 32  # from when on rates are steady, ms: of hashed flows, and of others by failure
+FAILURES = {"link": ("plane 0 t0 0 - t1 0", 32), "port": ("nic 0 plane 0", 16)}
 
 
-def plane() -> None:
-    """When NICs that have lost a plane are back at the rate of the others."""
-    for run in simulate(parse_scenario(PLANE + TRANSPORTS)).transports:
-        t_ms, gbps = rates(run)
-        before = gbps[(t_ms > 0.5) & (t_ms < 0.95)].mean()
-        good = gbps[:-1] >= BACK * 0.75 * before
-        bad = np.flatnonzero(~good & (t_ms[:-1] >= 1))
-        back = t_ms[bad[-1] + 1] - 1 if bad.size else 0.0
-        down = gbps[(t_ms >= 1) & (t_ms < 1 + max(back, 0.01))].mean()
-        after = gbps[-11:-1].mean() / before
-        print(
-            f"plane     {run.name:9} back after {back:8.2f} ms, until then at {down / before:5.1%};"
-            f" then {after:5.1%}"
+def bytes_of(size: str, seed: int, fault: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The beginning of each bin, ms, and the payload placed in it, by transport."""
+    runs = simulate(parse_scenario(JOB % size + fault, [f"seed={seed}"])).transports
+    return {
+        run.name: (
+            np.asarray(run.timeline["t_ps"]) / 1e9,
+            np.asarray(run.timeline["goodput_bytes"], np.float64),
         )
+        for run in runs
+    }
 
 
-def rates(run: TransportResult) -> tuple[np.ndarray, np.ndarray]:
-    """The start of each bin, ms, and the payload placed in it, Gb/s."""
-    t_ps = np.asarray(run.timeline["t_ps"])
-    width_ps = int(t_ps[1] - t_ps[0])
-    return t_ps / 1e9, np.asarray(run.timeline["goodput_bytes"]) * 8e3 / width_ps
-
-
-def links() -> None:
-    """The rates of flows, healthy and with a tenth of the links dead."""
-    for title, text in (("healthy", LINKS), ("10 % dead", LINKS + DEAD)):
-        found: dict[str, list[np.ndarray]] = {}
-        for seed in range(1, 6):
-            more = TRANSPORTS + 'convergence = "instant"\n'
-            for run in simulate(parse_scenario(text + more, [f"seed={seed}"])).transports:
-                gbps = run.flows["bytes"] * 8e3 / run.fct_ps
-                found.setdefault(run.name, []).append(gbps)
-        for name, each in found.items():
-            rates_gbps = np.concatenate(each)
-            p01, p50 = np.percentile(rates_gbps, [1, 50])
-            told = f"mean {rates_gbps.mean():6.1f} Gb/s, p50 {p50:6.1f}, p01 {p01:6.1f}"
-            print(f"links     {name:9} {title:10} {told}")
+def lost_ms(t_ms: np.ndarray, sent: np.ndarray, steady_ms: float) -> float:
+    """Return how much of the time from the failure on the job lost, ms, beside one that always has
+    the rate of the time from `steady_ms` on.
+    """
+    width_ms = float(t_ms[1] - t_ms[0])
+    steady = sent[(t_ms >= steady_ms) & (t_ms < END_MS - width_ms)].mean()
+    during = (t_ms >= AT_MS) & (t_ms < steady_ms)
+    return (float(during.sum()) - float(sent[during].sum() / steady)) * width_ms
 
 
 def main() -> None:
-    which = sys.argv[1:] or ["plane", "links"]
-    if "plane" in which:
-        plane()
-    if "links" in which:
-        links()
+    size = sys.argv[1] if len(sys.argv) > 1 else "1MB"
+    seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    for failure, (where, steady_ms) in FAILURES.items():
+        for seed in range(1, seeds + 1):
+            for name, (t_ms, sent) in bytes_of(size, seed, FAULT % where).items():
+                lost = lost_ms(t_ms, sent, HASHED_MS if name == "hashed" else steady_ms)
+                told = f"{lost / KNOWN_MS:7.1%} of {KNOWN_MS} ms" if failure == "link" else ""
+                print(
+                    f"{failure:5} {size:6} seed {seed}  {name:9} {lost:7.2f} ms {told}", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -63,6 +63,29 @@ def test_what_mrc_survives_stalls_all_ranks_once() -> None:
     assert found.if_each_ended_the_job == pytest.approx(1.0)
 
 
+def test_switches_that_balance_wait_for_routing_or_stall_at_a_port() -> None:
+    """One failure a second: between switches, where for half a second a fifth of a tenth takes 1.25
+    times as long; of a port that is hardly ever the last; of a NIC, which ends the job.
+    """
+    values = {"convergence_s": 0.5, "balance_share": 0.2, "exposed_share": 0.1}
+    between_s = 0.5 * 0.025 / 1.025
+    for interrupts, stalled in ((0.0, between_s), (1e-9, 0.003), (1.0, 0.0)):
+        found = of(failure(86_400.0, interrupts, lasts_days=0.0), **values, balance_port_s=0.003)
+        assert found.stalls_of_balance == pytest.approx(stalled / (1 + stalled), rel=1e-6)
+
+
+def test_hashed_flows_wait_for_routing_whatever_breaks() -> None:
+    found = of(failure(86_400.0, 0.0, lasts_days=0.0), convergence_s=0.5)
+    assert found.stalls_of_hashing == pytest.approx(0.5 / 1.5)
+    assert found.with_hashing == pytest.approx(found.stalls_of_hashing)
+
+
+def test_all_lose_the_same_to_restarts_and_bandwidth() -> None:
+    found = of(failure(3.0, 0.01), stall_s=0.1, balance_port_s=0.1, convergence_s=0.1)
+    assert found.with_balance == pytest.approx(found.with_mrc)
+    assert found.with_hashing == pytest.approx(found.with_mrc)
+
+
 def test_missing_bandwidth_makes_what_waits_longer() -> None:
     """An eighth is missing for half of the time: 1/7 of a tenth longer then."""
     there = math.log(2)  # so many at once on average are at least one for half of the time
@@ -85,7 +108,7 @@ def test_flaps_are_told_apart() -> None:
 
 
 def test_nothing_fails_nothing_is_lost() -> None:
-    assert of() == Lost(0, 0, 0, 0, 0, 0, 0)
+    assert of() == Lost(*[0] * len(Lost._fields))
     assert of().with_mrc == 0
 
 

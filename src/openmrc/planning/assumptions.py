@@ -117,6 +117,26 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
         "this project's outage of real frames in the lab, median (docs/live.md); its simulator"
         " needs a hundredth of that",
     ),
+    "convergence_s": Assumption(
+        0.525,
+        "s",
+        "until routing knows of what broke",
+        "BGP with links that end its sessions, 50 ms to 1 s (RFC 7938, section 7): the middle",
+    ),
+    "balance_share": Assumption(
+        0.2,
+        "of bandwidth",
+        "lost until then by a job over switches that balance",
+        "benchmarks/adaptive.py: 20 and 23 % of the time until routing knows of a dead link",
+        most=0.99,
+    ),
+    "balance_port_s": Assumption(
+        0.0003,
+        "s",
+        "for which all ranks wait after a NIC at switches that balance lost a port",
+        "benchmarks/adaptive.py: 0.3 ms in one of two seeds, none in the other; NICs leave the"
+        " plane after 3 ms",
+    ),
     "exposed_share": Assumption(
         0.1,
         "of a step",

@@ -150,7 +150,7 @@ def _design(plan: Plan) -> dict[str, Any]:
         ],
         "interruptions_per_day": plan.interruptions_per_day,
         "between_interruptions_h": plan.between_interruptions_h,
-        "time_lost": {**plan.lost._asdict(), "with_mrc": plan.lost.with_mrc},
+        "time_lost": plan.lost.as_dict(),
     }
 
 

@@ -18,7 +18,7 @@ MOVED_BY = 1.01
 # An assumption that changes a figure by less than this fraction does not support it.
 NEGLIGIBLE = 1e-9
 POWER, COST, INTERRUPTIONS = "power_w", "cost_usd", "interruptions_per_day"
-LOST = "time_lost."  # prefix of the names of `restarts.Lost`, and of "with_mrc"
+LOST = "time_lost."  # prefix of the names of `restarts.Lost.as_dict`
 
 
 def grounds(designs: Sequence[Design], values: Values) -> dict[str, list[str]]:
@@ -47,8 +47,7 @@ def _of_one(figures: Callable[[Values], dict[str, float]], values: Values) -> di
 
 def _figures(design: Design, values: Values) -> dict[str, float]:
     money, broken = bill(design, values), failures(design, values)
-    gone = lost(broken, values)
-    shares = {**gone._asdict(), "with_mrc": gone.with_mrc}
+    shares = lost(broken, values).as_dict()
     return {
         POWER: money.power_w,
         COST: money.cost_usd,

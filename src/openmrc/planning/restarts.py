@@ -10,12 +10,22 @@ stalls all ranks for `stall_s`, because the step is synchronous, and then its ba
 for as long as it lasts: the part of a step that waits for the network, `exposed_share`, takes 1/(1
 - s) times as long, where s is the missing share. Of simultaneous failures the worst counts: the
 others wait for the NIC that has least.
+
+**With switches that balance** (`sim.roce.balance`) the same failures end the job and the same
+bandwidth is missing, but nobody learns of a broken path from its losses. What breaks between
+switches others learn from routing, `convergence_s` later; until then packets go on into the broken
+path, and whoever waits for the network waits longer, as if the share `balance_share` of its
+bandwidth were missing. A NIC's lost port stalls all ranks for `balance_port_s`. **With hashed
+RoCEv2** all wait for routing, `convergence_s`, whatever breaks: of many flows some cross it. (Of a
+failure that no link shows routing never learns: nobody has published how often, and none is
+counted.)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from openmrc.planning.reliability import FLAP, SECONDS_PER_DAY, Failure, interruptions_per_day
@@ -35,11 +45,31 @@ class Lost(NamedTuple):
     restarts: float  # of failures that end it with MRC
     stalls: float  # until MRC has left the path
     bandwidth: float  # while it is missing
+    stalls_of_balance: float  # the same of switches that balance, and of their NICs
+    stalls_of_hashing: float  # until routing has left it
 
     @property
     def with_mrc(self) -> float:
         """Return the total loss of all three kinds."""
-        return 1 - (1 - self.restarts) * (1 - self.stalls) * (1 - self.bandwidth)
+        return self._with(self.stalls)
+
+    @property
+    def with_balance(self) -> float:
+        """Return the same with switches that balance."""
+        return self._with(self.stalls_of_balance)
+
+    @property
+    def with_hashing(self) -> float:
+        """Return the same with hashed RoCEv2."""
+        return self._with(self.stalls_of_hashing)
+
+    def _with(self, stalls: float) -> float:
+        return 1 - (1 - self.restarts) * (1 - stalls) * (1 - self.bandwidth)
+
+    def as_dict(self) -> dict[str, float]:
+        """Return every figure by its name."""
+        totals = ("with_mrc", "with_balance", "with_hashing")
+        return {**self._asdict(), **{name: getattr(self, name) for name in totals}}
 
 
 def lost(found: Sequence[Failure], values: Mapping[str, float]) -> Lost:
@@ -47,7 +77,6 @@ def lost(found: Sequence[Failure], values: Mapping[str, float]) -> Lost:
     every = sum(failure.per_day for failure in found)
     lasting = sum(failure.per_day for failure in found if not failure.kind.endswith(FLAP))
     survived = every - interruptions_per_day(list(found))
-    stalled = survived * values["stall_s"] / SECONDS_PER_DAY
     slower = _slower(found, values["exposed_share"])
     return Lost(
         every,
@@ -55,9 +84,24 @@ def lost(found: Sequence[Failure], values: Mapping[str, float]) -> Lost:
         _by_restarts(every, values),
         _by_restarts(lasting, values),
         _by_restarts(interruptions_per_day(list(found)), values),
-        stalled / (1 + stalled),
-        slower / (1 + slower),
+        _share(survived * values["stall_s"] / SECONDS_PER_DAY),
+        _share(slower),
+        _share(sum(map(partial(_stalled_s, values=values), found)) / SECONDS_PER_DAY),
+        _share(survived * values["convergence_s"] / SECONDS_PER_DAY),
     )
+
+
+def _stalled_s(failure: Failure, values: Mapping[str, float]) -> float:
+    """Seconds a day for which failures of a kind stall a job over switches that balance."""
+    if failure.interrupts == 0:  # between switches: what takes a NIC's port may be its last
+        longer = values["exposed_share"] * _missing(values["balance_share"])
+        return failure.per_day * values["convergence_s"] * _share(longer)
+    return failure.per_day * (1 - failure.interrupts) * values["balance_port_s"]
+
+
+def _share(longer: float) -> float:
+    """What a relative extension of time is of the extended time."""
+    return longer / (1 + longer)
 
 
 def _by_restarts(per_day: float, values: Mapping[str, float]) -> float:

@@ -155,6 +155,10 @@ def _print_lost(plans: Sequence[Plan], behind: Grounds, out: IO[str]) -> None:
         ("with MRC: to stalls, %", "stalls"),
         ("with MRC: to missing bandwidth, %", "bandwidth"),
         ("with MRC: time lost in all, %", "with_mrc"),
+        ("with switches that balance: to stalls, %", "stalls_of_balance"),
+        ("with switches that balance: in all, %", "with_balance"),
+        ("with hashed RoCEv2: to stalls, %", "stalls_of_hashing"),
+        ("with hashed RoCEv2: in all, %", "with_hashing"),
     )
     counts = (
         ("failures a day", "failures_per_day"),
@@ -167,7 +171,7 @@ def _print_lost(plans: Sequence[Plan], behind: Grounds, out: IO[str]) -> None:
     ]
     for row, (_, name) in zip(rows, (*counts, *shares), strict=True):
         row.append(", ".join(behind[LOST + name]))
-    print_table("What failures cost", columns, rows, out, sections=[2, 4])
+    print_table("What failures cost", columns, rows, out, sections=[2, 4, 8, 10])
 
 
 def _print_collisions(hashed: dict[str, Any], out: IO[str]) -> None:
