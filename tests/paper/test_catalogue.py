@@ -51,6 +51,7 @@ def test_every_experiment_has_a_part_in_the_reduced_set() -> None:
 def test_all_have_one_set_of_protocol_defaults(path: Path) -> None:
     """What a file overrides is what its experiment states: nothing about how MRC behaves."""
     stated = {"name", "kind", "evs_active", "evs_backup", "qps", "profile", "buffer"}
+    stated |= {"routing", "convergence"}  # of the fabric, not of its endpoints
     tables = load_scenario(path).tables["transport"]
     assert {key for table in tables for key in table} <= stated
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.paper.experiment import Experiment
+from openmrc.paper.experiments.adaptive import A1, A2, A3, A4
 from openmrc.paper.experiments.all_reduce import B15
 from openmrc.paper.experiments.all_to_all import B16
 from openmrc.paper.experiments.exchange import B14
@@ -29,4 +30,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     B18,
     B20,
     S1,
+    A1,
+    A2,
+    A3,
+    A4,
 )
