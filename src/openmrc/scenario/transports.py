@@ -270,7 +270,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
     name: Label = "roce"
     qps: Annotated[int, Meta(ge=1, le=QPS_MAX)] = 1
     pmtu: ByteCount = ByteCount(4096)
-    cc: Literal["dcqcn", "none"] = "dcqcn"
+    cc: Literal["dcqcn", "rtt", "none"] = "dcqcn"
     profile: Literal["default", "lenient", "aggressive", "most-aggressive", "paper"] | None = None
     pfc: bool = True
     buffer: Size | None = None

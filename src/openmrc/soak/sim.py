@@ -157,7 +157,7 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
         "kind": "roce",
         "qps": pick(1, 1, 3, 8),
         "pmtu": pick(1024, 2048, 4096, 4096, 8192),
-        "cc": pick("dcqcn", "dcqcn", "none"),
+        "cc": pick("dcqcn", "rtt", "none"),
         "profile": pick("default", "lenient", "aggressive", "most-aggressive", "paper"),
         **pick({"buffer": "5MB"}, {"buffer": "40MB"}, {"pfc": False}),
         "ack_every": pick(1, 4, 100),
@@ -186,7 +186,7 @@ def _leave_out_idle(tables: dict[str, Any]) -> None:
     """Remove drawn keys that would have no effect: a scenario must not have them."""
     transport, fabric = tables["transport"], tables["fabric"]
     if transport.get("kind") == "roce":
-        idle = {"profile"} if transport["cc"] == "none" else set()
+        idle = {"profile"} if transport["cc"] != "dcqcn" else set()
         idle |= {"local_repair"} if "routing" in transport else set()
         idle |= {"failover"} if fabric.get("planes", 1) == 1 else set()
         for key in ("trim", "ecn_last_hop", "forwarding"):

@@ -73,6 +73,22 @@ def test_pauses_cross_and_nothing_is_lost() -> None:
     assert came[0] == came[1]
 
 
+def test_rates_that_follow_round_trips_are_the_same_for_any_number_of_threads() -> None:
+    came = []
+    for threads in (1, 3):
+        world = roce_world(
+            clos(nics=8, planes=1, down=2, up=2),
+            incast(8, 7, 1_000_000),
+            cc="rtt",
+            shards=4,
+            threads=threads,
+        )
+        world.run()
+        came.append(digest(world))
+        assert roce(world)["cnps"] > 0
+    assert came[0] == came[1]
+
+
 def test_an_incast_takes_as_long_as_in_one_shard() -> None:
     """All of it goes over one link; only the order of equal times differs."""
     took = []

@@ -21,7 +21,7 @@ from openmrc.jit.callref import address_of
 from openmrc.sim.net import network
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
-from openmrc.sim.roce import balance, dcqcn, pfc, placement, requester, routing, taps
+from openmrc.sim.roce import balance, dcqcn, delay, pfc, placement, requester, routing, taps
 from openmrc.sim.roce.derive import MARKING, BalancedDerived, RoceDerived
 from openmrc.sim.roce.profiles import (
     FlowControl,
@@ -91,7 +91,8 @@ def build_roce(
     c.ack_every = transport.ack_every
     c.retry_cnt = transport.retry_cnt
     c.qps = transport.qps
-    c.dcqcn = transport.cc == "dcqcn"
+    c.paced = transport.cc != "none"
+    c.rtt_ps = derived.base_rtt_ps if transport.cc == "rtt" else 0
     c.pfc = transport.pfc
     c.p_max = MARKING.p_max
     c.window = OUTSTANDING_MAX
@@ -112,7 +113,7 @@ def build_roce(
             net.fault, c, transport.failover_ps if transport.balances else None
         ),
         **_balance(parts, transport, derived, qp, c, net, len(st.message)),
-        **_dcqcn(transport, derived, ends),
+        **_limits(transport, derived, ends),
         **_pfc(fabric, transport, derived),
     )
 
@@ -193,13 +194,18 @@ def call_what_balances(net: ss.Net, st: es.State, ro: Roce, selective: bool) -> 
         calls.lose_last = address_of(placement.lose_last, (ro, 0))
 
 
-def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> dict[str, Any]:
-    """DCQCN's settings, and both of its ends for each QP."""
+def _limits(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> dict[str, Any]:
+    """DCQCN's settings, and both of its ends for each QP; what a loop by round trips keeps."""
     rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
-    n = ends.n if transport.cc == "dcqcn" else 1
+    n = ends.n if transport.cc != "none" else 1
+    by_rtt = transport.cc == "rtt"
+    if by_rtt:
+        rates.byte_reset = 0  # no rounds: round trips change the rate
+    sample = records(n if by_rtt else 1, delay.SAMPLE)
+    sample.seq = -1
     limiter, notifier = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
     requester.open_limiters(limiter, rates)
-    return {"rates": rates, "limiter": limiter, "notifier": notifier}
+    return {"rates": rates, "limiter": limiter, "notifier": notifier, "sample": sample}
 
 
 def flow_control(transport: RoceTransport) -> FlowControl:

@@ -90,7 +90,7 @@ class RoceCapture(LinkCapture):
         return tap, packet
 
     def _make(self, world: Watched, noted: Noted, first: int) -> int:
-        ect, exact = int(world.state.c[0].dcqcn), int(world.transport.rules != "peer")
+        ect, exact = int(world.state.c[0].paced), int(world.transport.rules != "peer")
         return int(_write_frames(self._out, first, noted, self._wires, self._envelope, ect, exact))
 
     def _name(self, tap: Any, packet: Any, world: Watched) -> None:

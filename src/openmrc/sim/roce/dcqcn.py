@@ -112,7 +112,7 @@ def alpha_of(r, c, now):
 
 
 @inlined
-def _set_rate(r, now, rate_bps):
+def set_rate(r, now, rate_bps):
     """Change the rate; the remaining wait for the next packet is rescaled to the new rate."""
     if r.next_at > now:
         r.next_at = now + int((r.next_at - now) * (r.rate_bps / rate_bps))
@@ -130,12 +130,12 @@ def _round(r, c, now):
         r.target_bps = min(r.target_bps + c.ai_bps, c.line_bps)
     rate_bps = (r.target_bps + r.rate_bps) / 2.0
     if rate_bps > c.line_bps - RATE_UNIT_BPS:
-        _set_rate(r, now, float(c.line_bps))
+        set_rate(r, now, float(c.line_bps))
         r.target_bps = c.line_bps
         r.limited = 0
         r.timer_at = NEVER
     else:
-        _set_rate(r, now, rate_bps)
+        set_rate(r, now, rate_bps)
 
 
 @compiled
@@ -163,7 +163,7 @@ def on_cnp(r, c, now):
     if c.clamp_target != 0 or raised or r.limited == 0:
         r.target_bps = r.rate_bps
     factor = max(1.0 - c.alpha_share * alpha, c.least_factor)
-    _set_rate(r, now, max(r.rate_bps * factor, c.min_bps))
+    set_rate(r, now, max(r.rate_bps * factor, c.min_bps))
     r.limited = 1
     r.time_rounds = 0
     r.byte_rounds = 0

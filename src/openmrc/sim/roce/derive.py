@@ -70,7 +70,7 @@ def derive(
     port_rate = port_rate_bps(fabric)
     bdp = port_rate * t // PS_BITS
     queue = whole_packets(TAIL_DROP_BDP * bdp, wire)
-    marks = transport.cc == "dcqcn"
+    marks = transport.cc != "none"
     of_queues = queues.sizes(
         Sizes(
             queue_bytes=queue,

@@ -185,7 +185,7 @@ def place(net, st, ro, h, p, rq, seq, now):
 @inlined
 def notify(net, st, ro, h, qi, now):
     """A data packet has arrived: answer its mark with a CNP, if one is due."""
-    if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
+    if h.marks & CE and ro.c[0].paced and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
         ro.c[0].cnps += 1
         send_control(net, st, ro, qi, 0, 0, now)
 
@@ -246,6 +246,8 @@ def receive(net, st, ro, n, now):
     else:
         requester.on_cnp(ro, qi, now)
     link.free_packet(net, n)
+    if progress:
+        requester.on_progress(ro, qi, now)
     _settle(net, st, ro, qi, progress, now)
 
 

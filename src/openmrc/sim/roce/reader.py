@@ -43,7 +43,7 @@ class FlowReader(QpReader):
 
     def _rate_bps(self) -> float:
         """The sum of the rate limiters, each at most a port's rate."""
-        if self._world.state.c[0].dcqcn:
+        if self._world.state.c[0].paced:
             return float(self._world.state.limiter.rate_bps[self._ends].sum())
         return float(self._world.values.port_rate_bps * len(self._ends))
 

@@ -21,7 +21,7 @@ from openmrc.engine.packet import CLASS_DATA
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
 from openmrc.jit.callref import call_int
-from openmrc.sim.roce import dcqcn
+from openmrc.sim.roce import dcqcn, delay
 
 OPERATION_MASK = 0x1F  # of an opcode; the bits above name the service, which is 0 here
 NUMBER_MASK = 0x7FFF_FFFF
@@ -76,6 +76,8 @@ def next_packet(net, st, ro, qi, now, p):
     if seq == rq.nxt:
         rq.cur = number
         rq.nxt = seq + 1
+    if ro.c[0].rtt_ps > 0 and seq >= rq.high:
+        delay.on_sent(ro.sample[qi], seq, now)
     rq.high = max(rq.high, rq.nxt)
     if rq.rto_at == NEVER:
         rq.rto_at = now + rq.timer_ps
@@ -92,16 +94,28 @@ def open_limiters(limiter, rates):
 @inlined
 def pace(ro, qi, frame_bytes, now):
     """A packet has begun to leave: the rate limiter determines when the next one may."""
-    if ro.c[0].dcqcn:
+    if ro.c[0].paced:
         dcqcn.on_sent(ro.limiter[qi], ro.rates[0], now, frame_bytes)
         ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
 
 
 @inner
 def on_cnp(ro, qi, now):
-    """A CNP arrived: the rate is cut."""
+    """A CNP arrived: the rate is cut, at once or when a round trip is known."""
+    if ro.c[0].rtt_ps > 0:
+        ro.sample[qi].marked = 1
+        return
     dcqcn.on_cnp(ro.limiter[qi], ro.rates[0], now)
     ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inlined
+def on_progress(ro, qi, now):
+    """Packets were acknowledged: a round trip may be known."""
+    if ro.c[0].rtt_ps > 0:
+        una = int(ro.qp[qi].una)
+        delay.on_ack(ro.sample[qi], ro.limiter[qi], ro.rates[0], int(ro.c[0].rtt_ps), una, now)
+        ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
 
 
 @inner
@@ -177,6 +191,8 @@ def _retry(st, ro, qi, charge, now):
     """Go back, if the retry counter allows."""
     rq = ro.qp[qi]
     rq.retries += charge
+    if ro.c[0].rtt_ps > 0:
+        delay.on_lost(ro.sample[qi])
     if rq.retries > ro.c[0].retry_cnt:
         endpoint.fail(st, st.qp[qi], es.RETRY_EXCEEDED, now)
         rq.alive = 0

@@ -124,8 +124,9 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("ack_every", "i8"),
         ("retry_cnt", "i8"),
         ("qps", "i8"),
-        ("dcqcn", "i8"),  # whether it is on, and PFC
+        ("paced", "i8"),  # whether rates are limited, and packets marked; and PFC
         ("pfc", "i8"),
+        ("rtt_ps", "i8"),  # base round trip of a loop by round trips, see `delay`; 0: DCQCN
         ("p_max", "f8"),  # of the marks, at their upper threshold
         ("local_repair_ps", "i8"),
         ("convergence_low", "i8"),
@@ -193,8 +194,9 @@ class Roce(NamedTuple):
     route: Any  # ROUTE, by port
     change: Any  # CHANGE, in time order
     rates: Any  # dcqcn.CONFIG, one record
-    limiter: Any  # dcqcn.LIMITER, by QP; one without DCQCN
-    notifier: Any  # dcqcn.NOTIFIER, by QP; one without DCQCN
+    limiter: Any  # dcqcn.LIMITER, by QP; one where nothing limits rates
+    notifier: Any  # dcqcn.NOTIFIER, by QP; the same
+    sample: Any  # delay.SAMPLE, by QP; one without that loop
     flow: Any  # pfc.CONFIG, one record
     buffer: Any  # pfc.SWITCH, by switch; one without PFC
     pause: Any  # pfc.LINK, by port; one without PFC

@@ -29,7 +29,7 @@ class RoceTransport:
     name: str = "roce"
     qps: int = 1  # per pair; messages are striped over them
     pmtu: int = 4096
-    cc: str = "dcqcn"  # or "none": line rate
+    cc: str = "dcqcn"  # or "rtt", see `delay`; or "none": line rate
     profile: str = "default"  # of DCQCN: or "lenient", "aggressive", "most-aggressive", "paper"
     pfc: bool = True
     buffer_bytes: int | None = None  # of a switch, with PFC; None: 3,200 B per Gb/s of its ports
