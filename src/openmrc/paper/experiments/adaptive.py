@@ -296,7 +296,8 @@ A2_WORDS = (
     "while uplinks are full for long, packets wait longer than that in some queues and not in "
     "others, the receiver reports a third of all as missing, and they are sent again for nothing. "
     "With 50 us hardly any are, and the rate agrees. The default suits a fabric whose queues are "
-    "short; that of the published NICs is not known. Without dead links it makes no difference here.",
+    "short; that of the published NICs is not known. Without dead links it makes no difference "
+    "here.",
     "The published latencies are another kind of figure than those here, from the posting of 2 KB "
     "until the receiver's NIC has it: they hardly rise with dead links. Here they do, because the "
     "uplinks that are left are full. MRC's rate is that of the beginning, too: nobody tells its "
