@@ -101,7 +101,7 @@ def test_one_transport_is_set_by_its_name() -> None:
         ("qps = 65", "transport[1].qps: 65 is refused; accepted: "),
         ("qps = 0", "transport[1].qps: 0 is refused; accepted: "),
         ('paths = "mrc"', "transport[1].paths: unknown key; "),
-        ('cc = "nscc"', "transport[1].cc: 'nscc' is refused; accepted: dcqcn, none"),
+        ('cc = "nscc"', "transport[1].cc: 'nscc' is refused; accepted: dcqcn, rtt, none"),
         ('profile = "x"', "transport[1].profile: 'x' is refused; accepted: default, lenient,"),
         ("retry_cnt = 8", "transport[1].retry_cnt: 8 is refused"),
         ('rto = "0s"', "transport[1].rto: "),

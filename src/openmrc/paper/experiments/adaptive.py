@@ -14,6 +14,7 @@ from openmrc.paper import series, style
 from openmrc.paper.case import FEW, SEVERAL, Case
 from openmrc.paper.data import Data
 from openmrc.paper.experiment import Experiment, Finding
+from openmrc.paper.experiments.collectives import judged
 from openmrc.paper.series import FloatArray
 from openmrc.paper.verdict import Bar, Check, relative
 
@@ -99,7 +100,7 @@ def _a1(data: Data) -> Finding:
         run = series.column(data.tables("hardware", "timeline", name)[0], "goodput_gbps")
         t_ms, gbps = series.rebinned(*run, DRAWN)
         drawn[name] = {"t_ms": series.listed(t_ms), "gbps": series.listed(gbps)}
-    return Finding(checks, drawn, A1_WORDS)
+    return Finding(judged(checks, data), drawn, A1_WORDS)
 
 
 def _draw_a1(drawn: Any) -> Figure:
@@ -163,11 +164,11 @@ def _a2(data: Data) -> Finding:
             name: series.listed(np.sort(rates_gbps(data.tables(tag, "flows", name)[0])))
             for name in BOTH
         }
-    return Finding(checks, drawn, A2_WORDS)
+    return Finding(judged(checks, data), drawn, A2_WORDS)
 
 
 def _draw_a2(drawn: Any) -> Figure:
-    fig, panels = style.figure(len(drawn), width=9.5)
+    fig, panels = style.figure(len(drawn), width=9.6)
     for axes, (tag, curves) in zip(panels, drawn.items(), strict=True):
         for number, (name, rates) in enumerate(curves.items()):
             share = np.arange(1, len(rates) + 1) / len(rates)
@@ -199,7 +200,7 @@ def _a3(data: Data) -> Finding:
         name: series.listed(np.sort(latencies_us(data.tables("75 % load", "flows", name)[0])))
         for name in BOTH
     }
-    return Finding(checks, drawn, A3_WORDS)
+    return Finding(judged(checks, data), drawn, A3_WORDS)
 
 
 def _slowest_share(flows: pl.DataFrame) -> float:
@@ -255,7 +256,7 @@ def _a4(data: Data) -> Finding:
         for (tag, name), values in steps.items()
     ]
     drawn = {tag: {name: series.listed(steps[tag, name]) for name in SAID} for tag in data.tags}
-    return Finding(checks, drawn, A4_WORDS)
+    return Finding(judged(checks, data), drawn, A4_WORDS)
 
 
 def step_ms(flows: pl.DataFrame) -> float:
@@ -272,6 +273,10 @@ def _draw_a4(drawn: Any) -> Figure:
         axes.plot(beside_it, [median(of[name]) for name in SAID], **looks, label=tag)
         ends = [min(of[name]) for name in SAID], [max(of[name]) for name in SAID]
         axes.vlines(beside_it, *ends, color=looks["color"], linewidth=1.0)
+    alone, longer = drawn["alone"], {BALANCE: 1.0, HASHED: 1180 / 735}
+    at = [list(SAID).index(name) + 1 / 16 for name in longer]
+    said = [median(alone[name]) * times for name, times in longer.items()]
+    axes.plot(at, said, **style.POINT, label="published: beside over alone, second hand")
     axes.set_xticks(places, SAID.values())
     axes.set(ylabel="a step, ms; three draws", xlim=(-0.5, 2.5))
     axes.set_ylim(bottom=0)
