@@ -12,7 +12,7 @@ from openmrc.engine import policy, probes, rotation
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.cases import long
-from tests.engine.pair import US, Pair
+from tests.engine.pair import FOREVER, US, Pair
 from tests.exposed import exposed
 
 take_probe_token = exposed(probes.take_probe_token)
@@ -733,6 +733,59 @@ def test_row_11_a_narrow_plane_falls_silent_thrice_and_is_then_tried_packet_by_p
         tried = sum(int(x.p.ev) == pair.ev(1, k) for x in on)
         assert 0 <= len(probes_on(pair, 1, k)) - tried + 1 <= 2  # one of each in turn
     assert pair.path_states(1) == "A" * 8
+    pair.assert_intact()
+
+
+def narrow_plane() -> Pair:
+    """A stream over two planes; all paths of plane 0 lose every packet with a payload, as they did
+    before.
+    """
+    pair = Pair(planes=2, evs=4, rate_gbps=10, messages=256)
+    pair.cut(plane=0, above=0)
+    for k in range(4):
+        pair.blame(0, k).lost, pair.blame(0, k).narrow = 4096, 3
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.q.n_trial > 0)
+    assert pair.path_states(0) + pair.path_states(1) == "AAAAGGGG"
+    pair.log.clear()
+    return pair
+
+
+def test_row_07_an_answer_from_a_narrow_path_is_no_evidence_against_data_elsewhere() -> None:
+    """The peer's host stands still: its answers on the empty plane overtake those to the data."""
+    pair = narrow_plane()
+    pair.advance(us=100)  # what was on plane 0 is judged
+    judged = int(pair.q.n_inferred)
+    for kind in ("data", "rtx", "sack"):
+        pair.delay(us=60, next=FOREVER, kind=kind, plane=1)
+    pair.advance(us=400)
+    assert len([x for x in pair.packets("sack", src=1) if x.p.plane == 0]) >= 3
+    assert (int(pair.q.n_inferred) - judged, int(pair.q.n_false)) == (0, 0)
+    assert pair.path_states(1) == "GGGG"
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_12_where_all_is_silent_paths_that_are_too_narrow_stay_out_at_first() -> None:
+    pair = narrow_plane()
+    cut = pair.cut(plane=1)
+    pair.until(lambda: "A" in pair.path_states(1) and pair.q.epoch == 1)
+    assert not [x for x in pair.packets("rtx") if x.p.plane == 0]
+    assert pair.path_states(0) == "AAAA"
+    pair.heal(cut)
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_12_where_nothing_else_is_left_narrow_paths_carry_what_fits() -> None:
+    pair = narrow_plane()
+    pair.drive()
+    pair.heal()
+    pair.cut(plane=0, above=2000)
+    pair.cut(plane=1)
+    for _ in range(20):
+        pair.post(1000)
+    pair.drive(limit_us=20_000)
     pair.assert_intact()
 
 

@@ -113,7 +113,7 @@ def _silence(st, q, plane, payload, now):
 def _keep_floor(st, q, plane, k, now):
     """Row 12, `ev_min_active`: a plane that delivers keeps a part of its EVs in service."""
     if 100 * plane.n_good < plane.keep * plane.n_evs and now - plane.heard_at < q.rto:
-        rotation.recall_oldest_bad(st, q, plane, k, now)
+        rotation.recall_oldest_bad(st, q, plane, k, 0, now)
 
 
 @inlined

@@ -91,6 +91,12 @@ def usable(state):
     return state == GOOD or state == SKIP
 
 
+@inlined
+def is_narrow(b):
+    """Whether a path has twice in a row passed a small packet and lost a larger one."""
+    return b.narrow >= NARROW_LIKELY
+
+
 def narrow_bytes(blame: Any) -> Any:
     """Of BLAME records: the payload of the smallest packet that each path loses although smaller
     ones pass, as if its MTU were too small; 0 without sufficient evidence.

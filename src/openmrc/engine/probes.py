@@ -24,7 +24,6 @@ from openmrc.engine.ev import (
     CHECK,
     FIRST_ANSWER,
     MARKED_ANSWER,
-    NARROW_LIKELY,
     NEVER_DEMOTED,
     NONE,
     TRIED,
@@ -32,6 +31,7 @@ from openmrc.engine.ev import (
     ask,
     enter,
     index_of,
+    is_narrow,
     note_lost,
     note_passed,
 )
@@ -174,8 +174,7 @@ def on_probe_answer(st, q, value, probe_id, left_at, marked, now):
     """Handle the answer to a probe, which left at `left_at` by its timestamp; revive its EV after
     enough answers in a row (row 11).
 
-    Returns when the probe was sent (ps), because it counts as an original (row 7); -NEVER if
-    unknown.
+    Returns when the probe was sent (ps), if it counts as an original (row 7); else -NEVER.
     """
     ev = index_of(st, q, value)
     if ev < 0:
@@ -188,11 +187,11 @@ def on_probe_answer(st, q, value, probe_id, left_at, marked, now):
     sent_at = b.probe_at - b.spacing
     account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_PATH, now)
     note_passed(b, 0)
-    if b.narrow >= NARROW_LIKELY:
+    if is_narrow(b):  # it carries no data, so what passes there overtakes all (row 7)
         ask(q, b, WANTED)
         b.probe_at = NEVER
-    else:
-        _answered(st, q, ev, marked, now)
+        return -NEVER
+    _answered(st, q, ev, marked, now)
     return sent_at
 
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from openmrc.engine import account, bits, recycling, reps
 from openmrc.engine.account import PLANE_BACK
-from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, SKIP, TURN, enter, usable
+from openmrc.engine.ev import (
+    ASSUMED_BAD,
+    DENIED,
+    GOOD,
+    RECALL,
+    SKIP,
+    TURN,
+    enter,
+    is_narrow,
+    usable,
+)
 from openmrc.engine.policy import PATHS_MRC, RECYCLING, REPS, ROTATION, SKIP_TURNS
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
@@ -110,13 +120,10 @@ def refresh_planes(st, q, now):
         plane = st.plane[q.plane0 + k]
         if (up >> k) & 1 and plane.silent == 0 and plane.n_active > 0:
             ok |= 1 << k
-    if ok == 0:  # row 12: where every plane is silent, the oldest ASSUMED_BAD EV of each serves
-        for k in range(q.n_planes):
-            plane = st.plane[q.plane0 + k]
-            if (up >> k) & 1 and (plane.n_active > 0 or recall_oldest_bad(st, q, plane, k, now)):
-                heard_again(st, q, plane, k, now)
-                plane.losses = 0
-                ok |= 1 << k
+    if ok == 0:
+        ok = _recall_all(st, q, up, int(q.epoch > 0), now)
+        if ok == 0:
+            ok = _recall_all(st, q, up, 1, now)
     heard = ok & ~st.nic[q.nic].silent_mask
     if heard != 0:
         ok = heard
@@ -124,6 +131,23 @@ def refresh_planes(st, q, now):
         if (ok >> k) & 1 and not (q.planes_ok >> k) & 1:
             st.plane[q.plane0 + k].turn = q.turn_max
     q.planes_ok = ok
+
+
+@inner
+def _recall_all(st, q, up, narrow, now):
+    """Row 12: where every plane is silent, the oldest ASSUMED_BAD EV of each serves; those that are
+    too narrow only if `narrow`. Returns the mask of planes that have one.
+    """
+    ok = 0
+    for k in range(q.n_planes):
+        plane = st.plane[q.plane0 + k]
+        if (up >> k) & 1 and (
+            plane.n_active > 0 or recall_oldest_bad(st, q, plane, k, narrow, now)
+        ):
+            heard_again(st, q, plane, k, now)
+            plane.losses = 0
+            ok |= 1 << k
+    return ok
 
 
 @inner
@@ -375,17 +399,18 @@ def heard_again(st, q, plane, k, now):
 
 
 @inner
-def recall_oldest_bad(st, q, plane, k, now):
-    """Row 12: at the floor the EV that was demoted longest ago returns to service; False if there
-    is none.
+def recall_oldest_bad(st, q, plane, k, narrow, now):
+    """Row 12: at the floor the EV that was demoted longest ago returns to service, of all or of
+    those that are not too `narrow`; False if there is none.
     """
     oldest = -1
     since = NEVER
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
-        if e.state == ASSUMED_BAD and st.blame[e.blame].demoted_at < since:
+        b = st.blame[e.blame]
+        if e.state == ASSUMED_BAD and b.demoted_at < since and (narrow or not is_narrow(b)):
             oldest = plane.ev0 + i
-            since = st.blame[e.blame].demoted_at
+            since = b.demoted_at
     return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL, now)
 
 
