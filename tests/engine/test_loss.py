@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import fate, loss, requester
+from openmrc.engine import endpoint, fate, loss, requester
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, GOOD
@@ -399,37 +399,39 @@ def test_row_08_silence_makes_a_probe_after_a_round_trip_and_a_quarter() -> None
     assert pair.sent["probe"] == 1
 
 
-def test_row_08_the_probe_is_repeated_on_another_plane_four_times_then_after_twice_as_long() -> (
-    None
-):
-    """And after four times as long, until an RTO fires."""
+def test_row_08_each_unanswered_probe_is_followed_by_twice_as_many_on_the_next_planes() -> None:
+    """Up to eight, a round trip and a quarter apart, as long as the NIC's budget has as many."""
     pair = Pair(planes=4, rto_exponent=8)
     pair.cut()
     pair.post(4096)
     pair.advance(us=2.4 * pair.rto / US)
     probes = pair.packets("probe")
-    gaps = [(b.at - a.at) / US for a, b in pairwise(probes)]
-    assert gaps[:7] == [10, 10, 10, 10, 20, 40, 40]
-    planes = [int(x.p.plane) for x in probes]
-    assert sorted(planes[:4]) == [0, 1, 2, 3]
+    rounds = [[x for x in probes if x.at == at] for at in sorted({x.at for x in probes})]
+    assert [len(each) for each in rounds[:4]] == [1, 2, 4, 8]
+    assert {(b[0].at - a[0].at) / US for a, b in pairwise(rounds[:4])} == {10}
+    assert len(probes) > 15 + 8
+    planes = [int(x.p.plane) for x in probes[:15]]
+    assert planes == [(planes[0] + k) % 4 for k in range(15)]
 
 
-@pytest.mark.parametrize(("trimming", "asked"), [(0, [0, 1, 2, 3]), (1, [1])])
-def test_row_08_who_is_stuck_asks_on_all_planes_at_once(trimming: int, asked: list[int]) -> None:
-    """The window is full and nothing is heard; where packets are trimmed, one plane is asked."""
-    pair = Pair(planes=4, trimming=trimming)
-    pair.q.cwnd = 40 * NOMINAL
-    pair.cut(kind="sack")
-    pair.post(300 * 4096)
-    pair.until(lambda: pair.sent["probe"] > 0)
-    assert sorted(int(x.p.plane) for x in pair.packets("probe")) == asked
-    pair.heal()
+def test_row_08_where_paths_were_asked_in_vain_those_that_failed_are_asked_too() -> None:
+    """And what answers is back in service, long before its own probe is due."""
+    pair = Pair(planes=1, evs=8, rto_exponent=8)
+    for k in range(6):
+        endpoint.declare(pair.st, pair.q, pair.ev_index(0, k), ASSUMED_BAD, pair.now)
+    pair.st.blame.probe_at[:] = pair.q.ev_probe_at = es.NEVER
+    for k in (6, 7):
+        pair.cut(ev=pair.ev(0, k), src=0)
+    pair.post(4096)
     pair.drive()
     pair.assert_intact()
+    assert "G" in pair.path_states(0)[:6]
+    assert pair.q.n_epochs == 0
+    assert pair.now < pair.rto
 
 
 @long
-def test_row_08_who_is_stuck_takes_the_answer_of_any_plane() -> None:
+def test_row_08_whose_window_is_full_takes_the_answer_of_any_plane() -> None:
     """Three of four planes fall silent, both ways: the fourth tells what came."""
     pair = Pair(planes=4, trimming=0)
     pair.post(900 * 4096)
@@ -467,7 +469,7 @@ def test_row_08_a_probe_takes_a_usable_ev() -> None:
 
 
 def test_row_08_lost_probes_are_survived() -> None:
-    """And so is a lost copy: the answer to the fourth probe is evidence against it."""
+    """And so is a lost copy: the answer to the third question is evidence against it."""
     pair = Pair()
     pair.drop(seq=0)
     pair.drop(kind="rtx")
@@ -476,7 +478,7 @@ def test_row_08_lost_probes_are_survived() -> None:
     pair.drive()
     pair.assert_intact()
     assert pair.dropped["probe"] == 3
-    assert len([x for x in pair.packets("probe") if x.at < pair.packets("rtx")[1].at]) == 4
+    assert len([x for x in pair.packets("probe") if x.at < pair.packets("rtx")[1].at]) == 1 + 2 + 4
     assert pair.sent["rtx"] == 2
     assert pair.q.n_epochs == 0
 

@@ -28,9 +28,7 @@ from openmrc.units import S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
-STUCK_PACKETS = 2  # in flight on each plane
-QUERIES_LEVEL = 4  # probes at one spacing; then it doubles, twice at most
-QUERY_DOUBLINGS_MAX = 2
+QUERY_DOUBLINGS = 3  # of the probes that are sent at once: 1, 2, 4, then 8
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
 
@@ -291,46 +289,38 @@ def first_sent(q, now):
     q.query_at = now
 
 
-@inlined
-def _is_stuck(st, q):
-    """Whether the window is full, with several packets on each plane, where nothing is trimmed: the
-    answers from all planes are missing, and nothing else will bring news.
-    """
-    full = q.inflight >= max(q.cwnd, STUCK_PACKETS * q.n_planes * q.pkt)
-    return full and st.config[0].trimming == 0
-
-
 @inner
 def _query(st, q, now):
-    """Send the QP's own probe, on the next plane each time, or on all of them if the QP is stuck:
-    on the EV that delivered last there, or on a random one once all planes were tried. Returns when
-    to probe again (row 8), or when the NIC's budget for such probes allows one (row 11).
+    """Send the QP's own probes on the next planes in turn: one at first, then twice as many each
+    time that none is answered. The first of them takes the EV that delivered last on its plane,
+    until all planes were tried; the others random ones. Returns when to probe again (row 8), or
+    when the NIC's budget for such probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
         return wait
-    stuck = _is_stuck(st, q)
-    last = int(q.tail_plane)
+    wanted = 1 << min(q.queries, QUERY_DOUBLINGS)
+    in_vain = q.queries >= QUERY_DOUBLINGS
     asked = 0
-    for step in range(1, q.n_planes + 1):
-        p = (last + step) % q.n_planes
-        plane = st.plane[q.plane0 + p]
-        if (q.planes_ok >> p) & 1 and plane.n_active > 0:
-            q.tail_plane = p
-            ev = rotation.proven(st, q, plane) if q.queries < q.n_planes else -1
-            if ev < 0:
-                ev = rotation.random_active(st, q, p)
-            q.query_id = probes.send_probe(st, q, ev, account.OF_QP, now)
-            q.query_sent_at = now
-            asked += 1
-            q.asked = asked
-            if not stuck or probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now) > 0:
-                break
-    doublings = min(max(q.queries - QUERIES_LEVEL + 1, 0), QUERY_DOUBLINGS_MAX)
-    spacing = patience(q, 0, now) << doublings
+    k = int(q.tail_plane)
+    for _ in range(wanted * q.n_planes):
+        k = k + 1 if k + 1 < q.n_planes else 0
+        plane = st.plane[q.plane0 + k]
+        if not (q.planes_ok >> k) & 1 or plane.n_active == 0:
+            continue
+        ev = rotation.proven(st, q, plane) if asked == 0 and q.queries < q.n_planes else -1
+        if ev < 0:
+            ev = rotation.path_to_ask(st, q, k, in_vain)
+        q.query_id = probes.send_probe(st, q, ev, account.OF_QP, now)
+        q.query_sent_at = now
+        q.tail_plane = k
+        asked += 1
+        if asked == wanted or probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now) > 0:
+            break
+    q.asked = asked
     half_epoch = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2
     q.queries += 1
-    return now + (min(spacing, half_epoch) if q.epoch == 0 else half_epoch)
+    return now + (min(patience(q, 0, now), half_epoch) if q.epoch == 0 else half_epoch)
 
 
 @inner

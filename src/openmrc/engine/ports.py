@@ -255,6 +255,7 @@ def _on_response(st, nic, peer, p, now):
         if plane.trial_id == request:
             plane.trial_id = -1
             plane.reverse_ev = plane.trial_ev
+            plane.reverse_known = 1
             if not (peer.remote_mask >> k) & 1:
                 # row 19: an answer ends the "down" state
                 _set_remote(st, nic, peer, peer.remote_mask | (1 << k), now)

@@ -162,11 +162,17 @@ def probe_bad_evs(st, q, now):
 
 
 @inner
-def note_answer(st, q, value, sent_at, now):
-    """The QP's own probe was answered: an entry of the account, and no more."""
-    ev = index_of(st, q, value) if st.config[0].account else -1
-    if ev >= 0:
-        account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_QP, now)
+def on_query_answer(st, q, value, sent_at, marked, now):
+    """The QP's own probe, sent then, was answered on this EV: that counts for an ASSUMED_BAD path
+    as any other answer. Returns as `on_probe_answer`.
+    """
+    ev = index_of(st, q, value)
+    if ev < 0:
+        return sent_at
+    account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_QP, now)
+    if st.ev[q.ev0 + ev].state != ASSUMED_BAD:
+        return sent_at
+    return _let_pass(st, q, ev, sent_at, marked, now)
 
 
 @inner
@@ -186,6 +192,15 @@ def on_probe_answer(st, q, value, probe_id, left_at, marked, now):
         return -NEVER
     sent_at = b.probe_at - b.spacing
     account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_PATH, now)
+    return _let_pass(st, q, ev, sent_at, marked, now)
+
+
+@inner
+def _let_pass(st, q, ev, sent_at, marked, now):
+    """An ASSUMED_BAD path has let a probe pass that was sent then. Returns `sent_at` if that is
+    evidence.
+    """
+    b = st.blame[st.ev[q.ev0 + ev].blame]
     note_passed(b, 0)
     if is_narrow(b):  # it carries no data, so what passes there overtakes all (row 7)
         ask(q, b, WANTED)

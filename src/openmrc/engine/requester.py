@@ -486,15 +486,16 @@ def _on_probe_answer(st, q, p, marked, now):
     evidence, row 7).
     """
     number = int(p.ack_offset) & 0xFFFF
+    value = int(p.entropy)
+    skips = marked and st.config[0].ignore_marks == 0
     if (q.query_id - number) & 0xFFFF < q.asked:
-        q.evidence_at = max(q.evidence_at, q.query_sent_at)
-        q.again_evidence_at = max(q.again_evidence_at, q.query_sent_at)
+        sent_at = probes.on_query_answer(st, q, value, q.query_sent_at, skips, now)
+        q.evidence_at = max(q.evidence_at, sent_at)
+        q.again_evidence_at = max(q.again_evidence_at, sent_at)
         loss.answered(q, now)
-        probes.note_answer(st, q, int(p.entropy), q.query_sent_at, now)
     elif q.n_bad > 0 or st.config[0].account:
-        skips = marked and st.config[0].ignore_marks == 0
         left_at = es.left_at(int(p.timestamp), now)
-        sent_at = probes.on_probe_answer(st, q, int(p.entropy), number, left_at, skips, now)
+        sent_at = probes.on_probe_answer(st, q, value, number, left_at, skips, now)
         q.evidence_at = max(q.evidence_at, sent_at)
 
 

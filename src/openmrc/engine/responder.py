@@ -19,8 +19,8 @@ LEFT, LATE = 0, 1
 
 @inlined
 def _control(st, q, p):
-    """Address a control packet to the peer, over the next plane, on that plane's reverse EV (row
-    14).
+    """Address a control packet to the peer, over the next plane, on that plane's reverse EV; on a
+    random one while it is not known to deliver (row 14).
     """
     es.address(p, q)
     p.klass = pk.CLASS_CONTROL
@@ -42,7 +42,9 @@ def _control(st, q, p):
         p.ev = bits.draw(st.stream, q.index)
         return
     plane = st.plane[q.plane0 + turn]
-    if c.reverse == policy.REVERSE_SPRAYED and plane.n_evs > 0:
+    if c.reverse == policy.REVERSE_PROBED and not plane.reverse_known:
+        p.ev = rotation.random_ev(st, q, turn, -1, True)
+    elif c.reverse == policy.REVERSE_SPRAYED and plane.n_evs > 0:
         pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
         p.ev = st.ev[q.ev0 + plane.ev0 + pick].value
     else:
@@ -413,12 +415,11 @@ def on_data(st, q, p, now):
 
 @inner
 def _doubt_way_back(st, q, plane, plane_no):
-    """Two probes with no data in between suggest that the answer to the first was lost: this
-    answer, and what follows, takes another path on its plane; not one that this end found dead
-    itself.
+    """Two probes with no data in between suggest that the answer to the first was lost: the reverse
+    EV of the plane is not known to deliver any more.
     """
     if st.config[0].reverse == policy.REVERSE_PROBED and q.probed_bytes == q.rx_bytes:
-        plane.reverse_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev), True)
+        plane.reverse_known = 0
     q.probed_bytes = q.rx_bytes
 
 

@@ -267,6 +267,22 @@ def random_active(st, q, plane_no):
 
 
 @inner
+def path_to_ask(st, q, plane_no, in_vain):
+    """Index within the QP of the EV for a probe: a random one of a plane's rotation. Where paths
+    are missing there, and the others were asked `in_vain`, a random one of all that are not denied.
+    """
+    plane = st.plane[q.plane0 + plane_no]
+    if plane.n_active >= plane.share or not in_vain:
+        return random_active(st, q, plane_no)
+    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
+    for _ in range(plane.n_evs):
+        if st.ev[q.ev0 + plane.ev0 + pick].state != DENIED:
+            break
+        pick = pick + 1 if pick + 1 < plane.n_evs else 0
+    return int(plane.ev0) + pick
+
+
+@inner
 def _shuffle(st, stream, first, n):
     for i in range(n - 1, 0, -1):
         j = bits.draw_below(st.stream, stream, i + 1)

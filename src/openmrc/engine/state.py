@@ -243,6 +243,7 @@ PLANE = record_type(
     ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none (recycling.py)
     ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
+    ("reverse_known", "i1"),  # its reverse EV delivered something, and no doubt came since
     ("keep", "i1"),  # % of its EVs that stay in service while it delivers, row 12
 )
 
