@@ -37,7 +37,8 @@ from benchmarks import mutants
 from openmrc.conform import script
 from tests.conform import machine
 rules = script.rules("responder")
-edits = [e for e in machine.drawn(2000, 5) if e.function in {WIRE}][:8]
+told_by_the_wire = lambda edit: edit.function in {WIRE} and ".n_" not in str(edit)  # no counters
+edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:8]
 told = [[str(e), mutants.judged(e, rules)] for e in edits]
 open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
 """
