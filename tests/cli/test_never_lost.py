@@ -262,7 +262,7 @@ def shell(command: str, here: Path, **environment: str) -> subprocess.CompletedP
     ("command", "status", "out", "err"),
     [
         ("mrc paper --list >&-", 3, 0, 1),  # closed: nobody will ever see what is printed
-        ("mrc paper --list 2>&-", 0, 14, 0),
+        ("mrc paper --list 2>&-", 0, 18, 0),
         ("mrc run no.toml 2>&-", 2, 0, 0),
         ("mrc run no.toml 2>/dev/full", 2, 0, 0),
         ("mrc init new.toml 2>/dev/full", 0, 0, 0),

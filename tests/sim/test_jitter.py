@@ -147,5 +147,5 @@ def test_one_plane_is_left_and_carries_on() -> None:
         stall_ms, goodput = after_faults(faults, seed, planes_left=1)
         stalls.append(stall_ms)
         assert goodput >= 0.97
-    assert np.median(stalls) < 11
-    assert max(stalls) < 13
+    assert np.median(stalls) < 13
+    assert max(stalls) < 16
