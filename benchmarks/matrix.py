@@ -215,6 +215,8 @@ def pair_of(folder: Path) -> str:
 
 def over_libmrc(program: str, fault: str) -> str:
     """Two programs of C over libmrc, which write to each other; both compare every byte."""
+    from tests.capi.lines import hear, tell
+
     network = with_fault(fault)
     path = os.pathsep.join(filter(None, sys.path))
     env = {**ENV, "OPENMRC_INTERFACES": network.interfaces, "PYTHONPATH": path}
@@ -237,17 +239,6 @@ def over_libmrc(program: str, fault: str) -> str:
     if ready != ["ready\n"] * 2 or any(end.returncode for end in ends):
         return f"ended with {[end.returncode for end in ends]}"
     return "ok, bytes" if all(" 0 wrong" in line for line in last) else "bytes are wrong"
-
-
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line)
-    process.stdin.flush()
-
-
-def hear(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 def rows(folder: Path, others: list[str]) -> Iterator[tuple[str, str, list[str]]]:
@@ -279,7 +270,9 @@ def table(found: list[tuple[str, str, list[str]]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n\n")[0])
     parser.add_argument("--other", action="append", default=[], metavar="NAME=SERVE|WRITE")
-    parser.add_argument("--markdown", action="store_true", help="a table, as docs/matrix.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="a table, as docs/conformance.md has it"
+    )
     options = parser.parse_args()
 
     def work() -> int:

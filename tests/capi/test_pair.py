@@ -12,6 +12,7 @@ import pytest
 from openmrc.capi import build, hot
 from openmrc.jit import interpreted
 from openmrc.verbs.cabled import prepare
+from tests.capi.lines import hear, tell
 
 SOURCE = Path(__file__).with_name("pair.c")
 PLANES = ("127.0.8.1,127.0.8.2", "127.0.9.1,127.0.9.2")
@@ -44,17 +45,6 @@ def started(program: str, planes: str, words: list[str]) -> subprocess.Popen[str
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line)
-    process.stdin.flush()
-
-
-def hear(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 def test_bytes_arrive_in_both_directions(program: str) -> None:

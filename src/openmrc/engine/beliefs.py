@@ -130,8 +130,7 @@ def on_delivery(st, q, ev, sent_at, nominal, now):
     if e.blame != 0:  # it was lost on before
         _note_passed(st, st.blame[e.blame], sent_at, nominal)
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
-        plane.reverse_ev = e.value
-        plane.reverse_known = 1
+        rotation.answer_on(plane, e.value, 1)
     plane.heard_at = now
     if sent_at > plane.delivered_at:
         plane.delivered_at = sent_at
@@ -199,8 +198,7 @@ def revive(st, q, ev, event, now):
     plane.heard_at = now
     back = rotation.restore(st, q, plane, k, ev, event, now)
     if back and event != evs.MARKED_ANSWER and st.config[0].reverse == REVERSE_PROBED:
-        plane.reverse_ev = st.ev[q.ev0 + ev].value
-        plane.reverse_known = 1
+        rotation.answer_on(plane, st.ev[q.ev0 + ev].value, 1)
     rotation.refresh_planes(st, q, now)
     nic_planes.note_answer(st, q, k, now)
 
@@ -248,8 +246,7 @@ def replace(st, q, ev, value, now):
     if plane.trial_ev == e.value:
         plane.trial_id = -1
     if plane.reverse_ev == e.value:
-        plane.reverse_ev = value
-        plane.reverse_known = 0
+        rotation.answer_on(plane, value, 0)
     e.value = value
     e.marks = 0
     b = evs.blame_of(st, e)
@@ -274,5 +271,4 @@ def _review_reverse(st, q, plane, k):
         return
     q.planes_denied &= ~(1 << k)
     if not kept:
-        plane.reverse_ev = st.ev[q.ev0 + plane.ev0 + first].value
-        plane.reverse_known = 0
+        rotation.answer_on(plane, st.ev[q.ev0 + plane.ev0 + first].value, 0)

@@ -254,8 +254,7 @@ def _on_response(st, nic, peer, p, now):
         plane = st.plane[q.plane0 + k]
         if plane.trial_id == request:
             plane.trial_id = -1
-            plane.reverse_ev = plane.trial_ev
-            plane.reverse_known = 1
+            rotation.answer_on(plane, plane.trial_ev, 1)
             if not (peer.remote_mask >> k) & 1:
                 # row 19: an answer ends the "down" state
                 _set_remote(st, nic, peer, peer.remote_mask | (1 << k), now)

@@ -69,6 +69,13 @@ def note_arrival(q, k, now):
         q.turn_after = now + VIEW_RTTS * q.base_rtt
 
 
+@inlined
+def answer_on(plane, value, known):
+    """This EV is the plane's reverse EV from now on; whether it is `known` to deliver (row 14)."""
+    plane.reverse_ev = value
+    plane.reverse_known = known
+
+
 # --- planes
 
 
@@ -245,18 +252,24 @@ def random_ev(st, q, plane_no, avoid, believed):
     not an ASSUMED_BAD one, if there is another and the states of EVs are `believed`.
     """
     plane = st.plane[q.plane0 + plane_no]
-    if plane.n_evs == 0:
-        return int(plane.reverse_ev)
+    ev = _random_of_all(st, q, plane, avoid, believed) if plane.n_evs > 0 else -1
+    return int(st.ev[q.ev0 + ev].value) if ev >= 0 else int(plane.reverse_ev)
+
+
+@inner
+def _random_of_all(st, q, plane, avoid, believed):
+    """The same as an index within the QP, of a plane that has EVs; -1 if there is none to take."""
     pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
     bad = -1
     for _ in range(plane.n_evs):
-        e = st.ev[q.ev0 + plane.ev0 + pick]
+        ev = int(plane.ev0) + pick
+        e = st.ev[q.ev0 + ev]
         if e.state != DENIED and int(e.value) != avoid:
             if e.state != ASSUMED_BAD or not believed:
-                return int(e.value)
-            bad = int(e.value) if bad < 0 else bad
+                return ev
+            bad = ev if bad < 0 else bad
         pick = pick + 1 if pick + 1 < plane.n_evs else 0
-    return bad if bad >= 0 else int(plane.reverse_ev)
+    return bad
 
 
 @inlined
@@ -274,12 +287,7 @@ def path_to_ask(st, q, plane_no, in_vain):
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active >= plane.share or not in_vain:
         return random_active(st, q, plane_no)
-    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
-    for _ in range(plane.n_evs):
-        if st.ev[q.ev0 + plane.ev0 + pick].state != DENIED:
-            break
-        pick = pick + 1 if pick + 1 < plane.n_evs else 0
-    return int(plane.ev0) + pick
+    return _random_of_all(st, q, plane, -1, False)
 
 
 @inner

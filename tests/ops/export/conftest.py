@@ -27,25 +27,6 @@ port_rate = "100Gbps"
 t0_down = 2
 t1_down = 2
 """,
-    "links": """
-[fabric]
-nics = 8
-planes = 2
-port_rate = "100Gbps"
-t0_down = 2
-t0_up = 3
-sids = "uA"
-""",
-    "three tiers of links": """
-[fabric]
-kind = "fat-tree"
-tiers = 3
-nics = 16
-port_rate = "100Gbps"
-t0_down = 2
-t1_down = 2
-sids = "uA"
-""",
     "smallest": """
 [fabric]
 nics = 2
@@ -55,6 +36,9 @@ t0_down = 1
 t0_up = 1
 """,
 }
+# The same two, where carriers name links.
+for named, of in (("links", "planes"), ("three tiers of links", "three tiers")):
+    FABRICS[named] = FABRICS[of] + 'sids = "uA"\n'
 
 Export = Callable[[str, str], Path]
 
