@@ -111,7 +111,7 @@ def test_a_bundle_is_several_links_to_one_neighbour(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("Nodes 128", "Nodes many", "x.topo:2: Nodes 'many' is not a whole number"),
-        ("Nodes 128", "Nodes 0", "x.topo:2: Nodes 0 is out of range; 2 or more"),
+        ("Nodes 128", "Nodes 0", "x.topo:2: Nodes 0 is out of range; 2 to 1152921504606846976"),
         ("Nodes 128", "Nodes -128", "x.topo:2: Nodes -128 is out of range"),
         ("Nodes 128", "Nodes 1_28", "x.topo:2: Nodes '1_28' is not a whole number"),
         ("Nodes 128", "Nodes 128 x", "x.topo:2: 'Nodes 128 x'; a key and one number"),

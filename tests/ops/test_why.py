@@ -92,7 +92,7 @@ def test_an_uplink_that_passes_small_packets_only_is_said_to_have_too_small_an_m
     rows = dead()
     one = record(rows, [(i, 28.0 + i, "set aside") for i in range(8)])
     for n, bytes_, sentence in (
-        (5, 4096, "passes small packets and loses those with 4,096 B of data (MTU?) from 28us on;"),
+        (5, 4096, "passes 120 B and loses 4,096 B of data (MTU?) from 28us on;"),
         (4, 0, "let nothing through"),
     ):
         narrow = pl.Series("narrow_bytes", [4096] * n + [0] * (8 - n))
@@ -463,10 +463,14 @@ def test_the_worst_stands_first_and_what_to_watch_last() -> None:
     assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
 
 
-def test_what_keeps_no_account_of_places_names_planes_that_are_too_narrow() -> None:
-    summary = SUMMARY | {"packets": {"retransmitted": 3}, "narrow_paths": ["plane 1: MTU?"]}
+def test_what_keeps_no_account_names_the_places_that_are_too_narrow() -> None:
+    lines = ["nic 1 plane 1: MTU?", "nic 5 plane 0: MTU?"]
+    summary = SUMMARY | {"packets": {"retransmitted": 3}, "narrow_paths": lines}
     answer = why(replace(record(dead()), events=None, summary=summary))
-    assert "3 packets were sent again. In plane 1: MTU? Senders of this transport" in answer.text
+    assert (
+        "3 packets were sent again. Across nic 1 plane 1: MTU? Across nic 5 plane 0: MTU? Of other"
+        " losses senders keep no account here; probes could." in answer.text
+    )
 
 
 def verdict(cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()) -> Verdict:

@@ -70,19 +70,17 @@ def test_latencies_are_half_round_trips() -> None:
 
 
 def test_the_line_of_a_second() -> None:
-    a = Look(10.0, 0, 1000, 5, [0, 0], [4, 4], [0, 0], [[], []])
-    b = Look(12.0, 500_000_000, 1000, 8, [250_000_000, 500_000_000], [4, 4], [0, 3], [[], []])
+    a = Look(10.0, 0, 1000, 5, [0, 0], [4, 4], [0, 0], [[], []], 60)
+    b = Look(12.0, 500_000_000, 1000, 8, [250_000_000, 500_000_000], [4, 4], [0, 3], [[], []], 60)
     assert line(a, b, 7.0) == (
         "   7 s  2.00 Gb/s out  0.00 in  lost 3  planes 1.00 2.00  EVs bad 0/4 3/4"
     )
 
 
 def test_a_plane_that_loses_full_packets_only_is_told_once() -> None:
-    a = Look(10.0, 0, 0, 0, [0, 0], [4, 4], [0, 3], [[], []])
-    b = Look(11.0, 0, 0, 0, [0, 0], [4, 4], [0, 3], [[], [4096, 2048]])
-    assert notices(a, b) == [
-        "plane 1: 2 of 4 paths pass small packets and lose those with 2,048 B of data: MTU?"
-    ]
+    a = Look(10.0, 0, 0, 0, [0, 0], [4, 4], [0, 3], [[], []], 60)
+    b = Look(11.0, 0, 0, 0, [0, 0], [4, 4], [0, 3], [[], [4096, 2048]], 60)
+    assert notices(a, b) == ["plane 1: 2 of 4 paths pass 60 B and lose 2,048 B of data: MTU?"]
     assert notices(b, b) == notices(a, a) == []
 
 

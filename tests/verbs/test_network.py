@@ -53,7 +53,7 @@ def test_planes_are_addresses_and_evs_source_ports() -> None:
     with on_network() as (a, b):
         there, back = joined(a, b)
         assert a.mode == "ip"
-        assert a.pmtu == 8192
+        assert (a.pmtu, a.probe_bytes) == (8192, 60)
         assert (there.attributes.trim_nack, there.attributes.svc_time) == (False, False)
         for qp in (there, back):  # 16 source ports of each plane are in use, 8 spare
             evs = qp.evs()
@@ -78,6 +78,7 @@ def test_over_ipv6_and_one_packet_at_a_time() -> None:
     with on_network(["::1"], ["::1"], burst=1, pmtu=1024) as (a, b):
         ports = [int(device.planes[0].split()[-1]) for device in (a, b)]
         assert len(set(ports)) == 2
+        assert a.probe_bytes == 80
         there, back = joined(a, b)
         write(a, b, there)
         write(b, a, back)

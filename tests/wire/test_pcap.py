@@ -217,6 +217,16 @@ def test_each_section_has_its_own_byte_order_and_interfaces() -> None:
     ]
 
 
+def test_classic_files_that_were_joined_are_read_one_after_the_other() -> None:
+    first = classic("<", 0xA1B2C3D4, record("<", 7, 5, b"abc"))
+    second = classic(">", 0xA1B23C4D, record(">", 8, 5, b"def"), record(">", 9, 0, b"g"))
+    packets = read(first + second)
+    assert [packet.time_ns for packet in packets] == [7 * 10**9 + 5000, 8 * 10**9 + 5, 9 * 10**9]
+    assert [packet.data for packet in packets] == [b"abc", b"def", b"g"]
+    with pytest.raises(InputError, match=r"the file has link type 105 \(IEEE802_11\)"):
+        read(first + classic("<", 0xA1B2C3D4, link=105))
+
+
 def test_a_name_cannot_speak_to_the_terminal() -> None:
     name = b"eth\x1b[2J0\xff" + b"x" * 300
     file = section("<") + interface("<", option("<", 2, name)) + enhanced("<", 0, 1, b"a")

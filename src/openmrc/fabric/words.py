@@ -45,5 +45,7 @@ def whole(place: str, name: str, word: str, least: int = 0) -> int:
         raise InputError(f"{place}: {name} {word!r} is not a whole number; write digits only")
     number = integer(word)
     if not least <= number <= NUMBER_MAX:
-        raise InputError(f"{place}: {name} {word} is out of range; {least} or more is accepted")
+        raise InputError(
+            f"{place}: {name} {word} is out of range; {least} to {NUMBER_MAX} is accepted"
+        )
     return number

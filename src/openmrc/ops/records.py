@@ -24,7 +24,8 @@ from openmrc.ops.hung import Hang, hangs
 from openmrc.run.columns import refuse
 from openmrc.run.saved import SCENARIO, SUMMARY, Saved
 from openmrc.units import US
-from openmrc.wire.framing import MRC_FRAMING
+from openmrc.wire import layout
+from openmrc.wire.framing import MRC_FRAMING, probe_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,6 +97,11 @@ class Record:
     def rtt_us(self) -> float:
         """The round trip of an idle fabric, us."""
         return MRC_FRAMING.base_rtt_ps(self.fabric, PMTU_BYTES) / US
+
+    @property
+    def probe_bytes(self) -> int:
+        """The IP packet of a probe of a path, bytes: with a carrier where nothing hashes."""
+        return probe_bytes(*[layout.IPV6] * (2 if self.outline is None else 1))
 
     def bins(self) -> list[float]:
         """When each bin begins in which a path lost packets, us."""

@@ -663,11 +663,13 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
 
 def _unknown(record: Record) -> str:
     again = record.summary["packets"]["retransmitted"]
-    narrow = "".join(f" In {line}" for line in record.summary.get("narrow_paths") or ())
+    sent = f"{counted(again, 'packet was', 'packets were')} sent again."
+    if narrow := record.summary.get("narrow_paths"):
+        places = " ".join(f"Across {line}" for line in narrow)
+        return f"{sent} {places} Of other losses senders keep no account here; probes could."
     return (
-        f"{counted(again, 'packet was', 'packets were')} sent again.{narrow} Senders of this"
-        " transport keep no account of paths, so endpoints cannot say where; probes could (mrc's"
-        " own paths do)."
+        f"{sent} Senders of this transport keep no account of paths, so endpoints cannot say where;"
+        " probes could (mrc's own paths do)."
     )
 
 
@@ -710,8 +712,8 @@ def _sentence(record: Record, it: Finding) -> str:
         swallowed = f"{it.lost:,} packets went in and none came out, as ports counted"
         return f"{place[0].upper()}{place[1:]} let nothing through {span}: {swallowed}."
     if it.narrow_bytes:
-        sizes = f"small packets and loses those with {it.narrow_bytes:,} B of data (MTU?)"
-        what = f"{place} passes {sizes} from {_time(it.since_us)} on"
+        sizes = f"passes {record.probe_bytes} B and loses {it.narrow_bytes:,} B of data (MTU?)"
+        what = f"{place} {sizes} from {_time(it.since_us)} on"
     elif it.dead:
         over = 2 * it.back > it.paths
         what = f"{place} let nothing through {span if over else span.partition(' to ')[0] + ' on'}"

@@ -28,6 +28,7 @@ class Look:
     evs: list[int]
     evs_bad: list[int]
     narrow: list[list[int]]  # `narrow_bytes` of the paths that are too narrow
+    probe_bytes: int  # which pass there
 
 
 def look(end: End) -> Look:
@@ -51,6 +52,7 @@ def look(end: End) -> Look:
         evs,
         bad,
         narrow,
+        end.device.probe_bytes,
     )
 
 
@@ -76,7 +78,7 @@ def line(before: Look, now: Look, elapsed_s: float) -> str:
 def notices(before: Look, now: Look) -> list[str]:
     """What is new about planes whose paths are too narrow: a line for each."""
     return [
-        too_narrow(plane, narrow, now.evs[plane])
+        too_narrow(f"plane {plane}", narrow, now.evs[plane], now.probe_bytes)
         for plane, narrow in enumerate(now.narrow)
         if narrow and not before.narrow[plane]
     ]

@@ -27,7 +27,9 @@ from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion, Regions
 from openmrc.verbs.status import QpState
 from openmrc.verbs.tally import Sums, Tally
+from openmrc.wire import layout
 from openmrc.wire.frame import REASONS
+from openmrc.wire.framing import probe_bytes
 
 MODE_NAMES = {state.NATIVE: "native", state.UDP: "udp", state.IP: "ip"}
 
@@ -107,6 +109,14 @@ class Device(Closing):
     def mode(self) -> str:
         """How it sends: "native", "udp" or "ip"."""
         return MODE_NAMES[self._host.mode]
+
+    @property
+    def probe_bytes(self) -> int:
+        """The IP packet of a probe of a path, bytes."""
+        if self._host.mode == state.NATIVE:
+            return probe_bytes(layout.IPV6, layout.IPV6)
+        is_ipv4 = any(":" not in plane.address for plane in self._host.reach)
+        return probe_bytes(layout.IPV4 if is_ipv4 else layout.IPV6)
 
     @property
     def planes(self) -> list[str]:

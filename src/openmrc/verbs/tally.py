@@ -36,11 +36,11 @@ class PathSum(NamedTuple):
     narrow_bytes: int = 0
 
 
-def too_narrow(plane: int, narrow_bytes: Sequence[int], paths: int) -> str:
-    """The words on those of a plane's paths that have `PathSum.narrow_bytes`."""
+def too_narrow(where: str, narrow_bytes: Sequence[int], paths: int, probe_bytes: int) -> str:
+    """The words on those of a place's paths that have `PathSum.narrow_bytes`, and pass probes."""
     return (
-        f"plane {plane}: {len(narrow_bytes)} of {paths} paths pass small packets and lose those"
-        f" with {min(narrow_bytes):,} B of data: MTU?"
+        f"{where}: {len(narrow_bytes)} of {paths} paths pass {probe_bytes} B"
+        f" and lose {min(narrow_bytes):,} B of data: MTU?"
     )
 
 

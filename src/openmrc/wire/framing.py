@@ -46,6 +46,12 @@ def bytes_of(*headers: Header) -> int:
     return sum(header.size_bytes for header in headers)
 
 
+def probe_bytes(*ip: Header) -> int:
+    """The IP packet of a probe of a path, behind these IP headers."""
+    extensions = layout.EXTENSIONS[packet.PROBE]
+    return bytes_of(*ip, layout.UDP, layout.BTH, *extensions, layout.ICRC)
+
+
 def by_opcode(extensions: Mapping[int, Sequence[Header]], *around: Header) -> tuple[int, ...]:
     """Bytes by opcode of a packet without payload, [256]: the headers `around`, those after the
     BTH, FCS, preamble and gap.

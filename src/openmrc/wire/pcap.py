@@ -177,6 +177,8 @@ _CLASSIC_MAGIC = {
     bytes.fromhex("4d3cb2a1"): (_LITTLE, 1),
     bytes.fromhex("a1b23c4d"): (_BIG, 1),
 }
+_CLASSIC_VERSION = (bytes.fromhex("02000400"), bytes.fromhex("00020004"))  # 2.4
+_RECORD_BYTES = _LITTLE.record.size
 
 
 class _Interface(NamedTuple):
@@ -316,13 +318,7 @@ class Reader:
     def _begin(self) -> Iterator[Captured]:
         magic = self._take(4)
         if magic in _CLASSIC_MAGIC:
-            self._order, unit_ns = _CLASSIC_MAGIC[magic]
-            major, _, _, _, _, link = self._order.classic.unpack(self._take(20))
-            if major != 2:
-                self._refuse(f"version {major} of pcap, not 2")
-            # The upper bits describe an FCS, which no reader needs: it lies after the IP packet.
-            self._check_link(link & 0xFFFF, "the file")
-            return self._classic(unit_ns, link & 0xFFFF)
+            return self._classic(magic + self._take(20))
         if magic == _SECTION_BYTES:
             self._section(self._take(4))
             return self._blocks()
@@ -340,10 +336,23 @@ class Reader:
                 " so capture on an Ethernet interface"
             )
 
-    def _classic(self, unit_ns: int, link: int) -> Iterator[Captured]:
-        record = self._order.record
-        while head := self._head(record.size):
-            seconds, fraction, captured, original = record.unpack(head)
+    def _file(self, head: bytes) -> tuple[int, int]:
+        """Read a classic file's header: the nanoseconds of its unit of time, and its link type."""
+        self._order, unit_ns = _CLASSIC_MAGIC[head[:4]]
+        major, _, _, _, _, link = self._order.classic.unpack(head[4:])
+        if major != 2:
+            self._refuse(f"version {major} of pcap, not 2")
+        # The upper bits describe an FCS, which no reader needs: it lies after the IP packet.
+        self._check_link(link & 0xFFFF, "the file")
+        return unit_ns, link & 0xFFFF
+
+    def _classic(self, head: bytes) -> Iterator[Captured]:
+        unit_ns, link = self._file(head)
+        while head := self._head(_RECORD_BYTES):
+            if head[:4] in _CLASSIC_MAGIC and head[4:8] in _CLASSIC_VERSION:  # joined by cat
+                unit_ns, link = self._file(head + self._take(8))
+                continue
+            seconds, fraction, captured, original = self._order.record.unpack(head)
             self._check_captured(captured, PACKET_BYTES_MAX)
             data = self._take(captured)
             self.number += 1

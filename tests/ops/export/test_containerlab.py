@@ -86,3 +86,9 @@ def test_containerlabs_own_schema_takes_it(fabric: str, exported: Export) -> Non
     schema = json.loads(Path(SCHEMA).read_text())
     # It has patterns of another language: what it is itself is not checked.
     jsonschema.Draft7Validator(schema).validate(topology(exported("containerlab", fabric)))
+
+
+def test_what_the_topology_has_is_not_said_to_be_missing(exported: Export) -> None:
+    said = (exported("containerlab", "planes") / "cannot.txt").read_text()
+    assert "can remove the SID" in said
+    assert [word for word in ("MTU", "sr0", "ipv6.conf") if word in said] == []

@@ -175,6 +175,19 @@ def test_a_controller_whose_port_is_used_says_which_and_what_to_do(
     )
 
 
+def test_a_controller_on_an_address_of_another_host_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENMRC_SECRET", SECRET.hex())
+    (tmp_path / "fabric.toml").write_text(SCENARIO)
+    asked = ["--listen", "203.0.113.9", "--port", "0", "--http-port", "0"]
+    assert main(["ops", "controller", str(tmp_path / "fabric.toml"), *asked]) == 2
+    assert capsys.readouterr().err == (
+        "mrc: --listen 203.0.113.9, --port 0, --http-port 0: Cannot assign requested address; it is"
+        " no address of this host; those are shown by: ip -br address\n"
+    )
+
+
 @contextlib.contextmanager
 def controller(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """The command, the port of its agents, and its address for browsers."""

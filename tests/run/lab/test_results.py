@@ -25,12 +25,15 @@ COUNTERS = (
 )
 
 
+SCENARIO = {"fabric": {"nics": 2, "planes": 2, "t0_down": 2}}
+FABRIC = make_scenario(SCENARIO | {"workload": {"kind": "permutation"}}).build()[0]
+PATHS = [(FABRIC.ev(0, 0), 0), (FABRIC.ev(1, 0), 2048)]  # EV, narrow_bytes
+
+
 def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
     """A ring of two ranks: two messages of each, as if all had gone well."""
     workload = {"kind": "ring-all-reduce", "size": "1MB", "flows": flows}
-    scenario = make_scenario(
-        {"fabric": {"nics": 2, "planes": 2, "t0_down": 2}, "workload": workload}
-    )
+    scenario = make_scenario(SCENARIO | {"workload": workload})
     fabric, traffic, _ = scenario.build()
     section = scenario.transports[0]
     assert isinstance(section, TransportSection)
@@ -40,7 +43,8 @@ def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
     qp = dict.fromkeys(COUNTERS, 1) | {
         "error": "",
         "sends": True,
-        "paths": [(0, 0), (1, 4096), (1, 0), (1, 2048)],
+        "paths": PATHS,
+        "probe_bytes": 120,
         "qp": 0,
         "qpn": 7,
         "tx_packets": 5,
@@ -59,7 +63,7 @@ def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
 
 
 def made(traffic: Traffic, plan: Plan, heard: Heard, derived: Any) -> TransportResult:
-    return result_of("mrc", traffic, plan, heard, derived, 50 * MS)
+    return result_of("mrc", FABRIC, traffic, plan, heard, derived, 50 * MS)
 
 
 def test_messages_are_flows_with_the_times_of_their_ends() -> None:
@@ -117,9 +121,12 @@ def test_a_message_that_failed_has_an_error_and_no_end() -> None:
     assert run.now_ps == heard.ended_ps
 
 
-def test_a_plane_whose_paths_are_too_narrow_is_named_as_its_senders_see_it() -> None:
+def test_the_place_where_paths_are_too_narrow_is_named_as_senders_see_it() -> None:
     run = made(*told())  # of the two ends of a queue pair one sends
-    words = "plane 1: 2 of 3 paths pass small packets and lose those with 2,048 B of data: MTU?"
+    words = (
+        "nic 0 plane 1 > t0 or nic 1 plane 1 < t0: 1 of 1 paths pass 120 B and lose 2,048 B of"
+        " data: MTU?"
+    )
     assert run.narrow_paths == [words] == run.summary()["narrow_paths"]
 
 

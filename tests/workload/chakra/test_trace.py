@@ -258,7 +258,7 @@ def test_dimensions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ([[send(1, 2, 5)], []],
          "t.0.et: node 1 (COMM_SEND_NODE): attribute comm_dst: 2; ranks 0 to 1 exist"),
         ([[send(1, -1, 5)], []],
-         "t.0.et: node 1 (COMM_SEND_NODE): attribute comm_dst: -1 is out of range; 0 or more"),
+         "t.0.et: node 1 (COMM_SEND_NODE): attribute comm_dst: -1 is out of range; 0 to 1152"),
         ([[send(1, 0, 5)], []],
          "t.0.et: node 1 (COMM_SEND_NODE): attribute comm_dst: 0 is the rank itself;"),
         ([[send(1, 1, 5, comm_src=1)], []],

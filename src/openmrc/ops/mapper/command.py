@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sqlite3
 import sys
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 PORT, HTTP_PORT = 4790, 4780  # of the controller
 LOOPBACK = "127.0.0.1"
+NOT_LISTENING = {
+    errno.EADDRINUSE: "end what listens there (ss -tlnp), or name others",
+    errno.EADDRNOTAVAIL: "it is no address of this host; those are shown by: ip -br address",
+    errno.EACCES: "ports below 1024 are root's; name others",
+}
 SWITCH_S = 0.0005  # a judging thread yields this often to one that brings a report
 
 
@@ -278,10 +284,11 @@ def _controller(arguments: argparse.Namespace) -> int:
             )
         except (OSError, OverflowError) as error:
             asked = f"--listen {arguments.listen}, --port {arguments.port}"
-            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+            number = error.errno if isinstance(error, OSError) else None
+            why = os.strerror(number) if number else error
+            remedy = NOT_LISTENING.get(number or 0, "name others")
             raise InputError(
-                f"{asked}, --http-port {arguments.http_port}: {why}; end what listens there"
-                " (ss -tlnp), or name others"
+                f"{asked}, --http-port {arguments.http_port}: {why}; {remedy}"
             ) from None
         with controller:
             scheme = "http" if tls is None else "https"

@@ -238,8 +238,10 @@ class Agent:
         self._rows("samples", self._samples)
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
-            paths = [(ev["plane"], ev["narrow_bytes"]) for ev in end.evs()]
-            self._line.send({"qp": {**one, "paths": paths, **end.counters()}})
+            used = [ev for ev in end.evs() if ev["packets"] or ev["narrow_bytes"]]
+            paths = [(ev["ev"], ev["narrow_bytes"]) for ev in used]
+            known = {"paths": paths, "probe_bytes": self._device.probe_bytes}
+            self._line.send({"qp": {**one, **known, **end.counters()}})
         self._line.send({"end": self._device.counters(), "astray": self._astray()})
 
     def _rows(self, name: str, rows: Sequence[Any]) -> None:

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.errors import OpenMrcError
+from openmrc.fabric.model import Fabric
+from openmrc.fabric.ways import routes
+from openmrc.run.lab import narrow
 from openmrc.run.lab.coordinator import Heard
 from openmrc.run.lab.plan import Plan
 from openmrc.run.outcome import TransportResult
 from openmrc.sim.mrc.derive import Derived
 from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
-from openmrc.verbs.tally import too_narrow
 
 BIN_PS = 20_000 * US
 NO_TIME = -1
@@ -29,7 +31,13 @@ Array = NDArray[Any]
 
 
 def result_of(
-    name: str, traffic: Traffic, plan: Plan, heard: Heard, derived: Derived, ideal_ps: int
+    name: str,
+    fabric: Fabric,
+    traffic: Traffic,
+    plan: Plan,
+    heard: Heard,
+    derived: Derived,
+    ideal_ps: int,
 ) -> TransportResult:
     """Return one transport's result; `OpenMrcError` if a byte is not where it belongs."""
     done_ps, start_ps, delivered_ps, again, failed, errors = _messages(plan, heard)
@@ -58,7 +66,7 @@ def result_of(
         flows=flows,
         flow_errors=texts,
         qp_errors=_qp_errors(plan, heard),
-        narrow_paths=_narrow_paths(heard),
+        narrow_paths=_narrow_paths(fabric, traffic, heard),
         counters=_counters(heard),
         timeline=timeline,
         bin_ps=BIN_PS,
@@ -133,15 +141,17 @@ def _qp_errors(plan: Plan, heard: Heard) -> list[str]:
     return lines
 
 
-def _narrow_paths(heard: Heard) -> list[str]:
-    """A line for each plane on whose paths senders believe the MTU to be too small."""
-    paths = [path for one in heard.qps if one["sends"] for path in one["paths"]]
-    lines = []
-    for plane in sorted({plane for plane, _ in paths}):
-        there = [narrow_bytes for at, narrow_bytes in paths if at == plane]
-        if narrow := [narrow_bytes for narrow_bytes in there if narrow_bytes]:
-            lines.append(too_narrow(plane, narrow, len(there)))
-    return lines
+def _narrow_paths(fabric: Fabric, traffic: Traffic, heard: Heard) -> list[str]:
+    """A line for each place where senders believe the MTU to be too small."""
+    rows = [
+        (traffic.qp_src[one["qp"]], traffic.qp_dst[one["qp"]], ev, narrow_bytes)
+        for one in heard.qps
+        if one["sends"]
+        for ev, narrow_bytes in one["paths"]
+    ]
+    src, dst, evs, narrow_bytes = np.array(rows, np.int64).reshape(-1, 4).T
+    paths = narrow.Paths(routes(fabric, src, dst, evs), narrow_bytes)
+    return narrow.lines(fabric, paths, heard.qps[0]["probe_bytes"])
 
 
 def _counters(heard: Heard) -> dict[str, int]:

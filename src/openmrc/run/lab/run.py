@@ -76,7 +76,7 @@ def run_in_lab(
                 from openmrc.run.lab.results import result_of
 
                 ideal = perfect_ps(fabric, traffic, transport)
-                runs.append(result_of(name, traffic, plan, heard, derived, ideal))
+                runs.append(result_of(name, fabric, traffic, plan, heard, derived, ideal))
             if partial:
                 break
     except KeyboardInterrupt:

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from openmrc.errors import InputError
+from openmrc.fabric.words import NUMBER_MAX
 from openmrc.reading import opened
 from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.units import US, S
@@ -310,8 +311,10 @@ class _Attributes:
             value = default
         if value is None:
             raise self.refused(name, "is missing, and it is needed")
-        if not least <= value < 1 << 62:
-            raise self.refused(name, f"{value} is out of range; {least} or more is accepted")
+        if not least <= value <= NUMBER_MAX:
+            raise self.refused(
+                name, f"{value} is out of range; {least} to {NUMBER_MAX} is accepted"
+            )
         return int(value)
 
     def flag(self, name: str) -> bool:
