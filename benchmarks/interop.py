@@ -5,7 +5,8 @@ Each part runs where the directory or file that it takes is named, as an option 
 
     OCP        a checkout of opencomputeproject/OCP-Multipath-Reliable-Connection: its headers,
                `mrc_test.c` and `mrc_example.c`, unmodified; what it receives it compares itself;
-               and `ev_expansion.c`, whose every EV openmrc expands, too
+               `ev_expansion.c`, whose every EV is expanded by openmrc, too; and the code of its
+               pages for controllers, as far as it compiles against its own header
     SHIM       the shared library built from microsoft/mrc-verbs-shim-lib
     PERFTEST   `ib_write_bw`, built from linux-rdma/perftest; runs over SHIM, and a plane is cut
     NCCL       a checkout of microsoft/mrc-nccl-plugin: the functions that it calls are looked up
@@ -29,7 +30,9 @@ from pathlib import Path
 
 from openmrc.capi import build, hot
 from openmrc.capi.control import formats
+from openmrc.fabric.clos import multiplane
 from openmrc.verbs.cabled import prepare
+from openmrc.wire import addresses
 
 ROOT = Path(__file__).resolve().parents[1]
 LAB = ROOT / "examples/lab/linux.toml"
@@ -85,6 +88,61 @@ def compiled(out: Path, libraries: Path, sources: list[Path], includes: list[Pat
     return str(out)
 
 
+# OCP's pages for controllers, with what must be put in place of a page's own words so that it can
+# run in a lab at all: a misspelt name, a variable that is read before it is set, addresses, and
+# EVs that name paths. Where a page does not compile against OCP's header, the compiler's first
+# complaint is shown.
+FROM, TO = 0, 7
+FABRIC = multiplane(8, 4, 200_000_000, 4, 2, 0, 0)  # of `LAB`
+ON_A_PC = [
+    f"{int.from_bytes(FABRIC.ev_of_path(FROM, TO, 0, i).to_bytes(4, 'big'), 'little'):#010x}"
+    for i in range(2)
+]
+PAGES: dict[str, tuple[tuple[str, str], ...]] = {
+    "mrc_ctl_ev_events": (
+        ("int i, num_events", "int i = 0, num_events"),
+    ),  # no event: it reads [i]
+    "mrc_ctl_ev_probes": (
+        ("ep_rsqs", "ep_rsps"),
+        ('"10.0.0.1"', f'"{addresses.ipv6(FROM, 0)}"'),
+        ('"10.0.0.2"', f'"{addresses.ipv6(TO, 0)}"'),
+        ('"10.0.0.3"', f'"{addresses.ipv6(TO, 0)}"'),
+        ("0x12345678", ON_A_PC[0]),
+        ("0x87654321", ON_A_PC[1]),
+        ("ep_reqs, 2, 2000000,", "ep_reqs, 2, 200000000,"),  # ns: a lab's hosts share two cores
+    ),
+    "mrc_ctl_exp_ev": (),
+    "mrc_ctl_gen_ev": (),
+}
+
+
+def pages(libraries: Path, checkout: Path, includes: list[Path]) -> None:
+    """The code of OCP's pages for controllers."""
+    for name, changes in PAGES.items():
+        text = (checkout / f"examples/{name}.md").read_text()
+        blocks = re.findall(r"^```c\n(.*?)^```", text, re.M | re.S)
+        code = "\n".join(blocks)
+        for old, new in changes:
+            code = code.replace(old, new)
+        page, out = libraries / f"{name}.inc", libraries / name
+        page.write_text(code)
+        words = [build.compiler(), "-std=gnu11", "-w", f'-DPAGE="{page}"']
+        words += [word for one in includes for word in ("-I", str(one))]
+        words += [str(ROOT / "benchmarks/interop_controller.c"), "-o", str(out)]
+        words += ["-L", str(libraries), "-lmrc", "-libverbs", f"-Wl,-rpath,{libraries}"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            wrong = re.findall(r"error: (.*)", done.stderr)
+            print(f"{name}.md: {len(wrong)} errors against OCP's own header, as: {wrong[0]}")
+            continue
+        said = between_two_hosts(str(out), "", "", False)
+        shown = len(re.findall(r"^h0\| Probe Response:", said, re.M))
+        edited = f" with {len(changes)} changes" if changes else ", unmodified"
+        print(
+            f"{name}.md{edited}: runs to its end" + (f", {shown} probes answered" if shown else "")
+        )
+
+
 def expansion(libraries: Path, checkout: Path) -> None:
     """`ev_expansion.c`: each EV that it expands is expanded to the same by openmrc."""
     out = libraries / "ev_expansion"
@@ -116,6 +174,7 @@ def ocp(libraries: Path, checkout: Path, verbs: list[Path]) -> None:
     inside.pop("OPENMRC_HOST", None)
     subprocess.run([test, "-d", "mrc0"], env=inside, check=True)
     expansion(libraries, checkout)
+    pages(libraries, checkout, includes)
     folder = checkout / "examples/benchmark"
     sources = [folder / "mrc_example.c", folder / "utils.c"]
     example = compiled(libraries / "mrc_example", libraries, sources, includes)
