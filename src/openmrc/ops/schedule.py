@@ -33,6 +33,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
+from openmrc.ops import causes
 from openmrc.units import MS, PS_BITS, S
 from openmrc.wire import layout
 from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS, bytes_of
@@ -98,6 +99,10 @@ class Schedule:
     def judges(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
         """Return the NIC whose agent says whether each of these probes arrived: where it ends."""
         return self._duties(turn, np.asarray(numbers, np.int64)).to
+
+    def answers(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
+        """Return the NIC that must be there for each of these probes to arrive."""
+        return self.judges(turn, numbers)
 
     def routes(self, turn: int, numbers: npt.ArrayLike | None = None) -> IntArray:
         """Return the directed ports that these probes (None: all) cross in a period whose number
@@ -174,6 +179,18 @@ class Schedule:
         inner = [port for port in ports if not self._is_of_nic(port)]
         opposite = self.fabric.port_reverse[(inner if few else []) if inner else list(ports)]
         return [port for port in dict.fromkeys(opposite.tolist()) if port not in ports]
+
+    def ends(self, routes: IntArray) -> tuple[LongArray, LongArray]:
+        """Return the NIC that sends each probe of these routes, and the one that says whether it
+        arrived.
+        """
+        last = routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+        src, dst = self.fabric.port_nic[routes[:, 0]], self.fabric.port_peer_nic[last]
+        return src.astype(np.int64), dst.astype(np.int64)
+
+    def name(self, cause: int) -> str:
+        """Return the name of a cause of `ops.causes`, as its probes can tell it."""
+        return causes.name(self.fabric, cause)
 
     def _is_of_nic(self, port: int) -> bool:
         return bool(self.fabric.port_nic[port] >= 0 or self.fabric.port_peer_nic[port] >= 0)

@@ -25,7 +25,7 @@ from openmrc.ops import causes, evidence, weigh
 from openmrc.ops.evidence import Evidence
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report
-from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, ONE_WAY, TURNS, Schedule
+from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, TURNS, Schedule
 from openmrc.units import MS, S
 
 WINDOW_PERIODS = 5
@@ -362,7 +362,7 @@ class Collector:
         last_ps = now_ps if verdict.until_ps is None else verdict.until_ps
         place = self.places.get(verdict.cause)
         if place is None:
-            where = causes.name(self.schedule.fabric, verdict.cause)
+            where = self.schedule.name(verdict.cause)
             if self._is_within(verdict.cause) or not self._has_two_witnesses(verdict):
                 return None
             crossed = round(verdict.lost / verdict.rate)
@@ -499,8 +499,7 @@ class Collector:
         own = np.isin(sender, gone)
         for turn in range(TURNS):
             routes = schedule.routes(turn)
-            one_way = schedule.kinds(turn, numbers) == ONE_WAY
-            deaf = one_way & np.isin(fabric.port_peer_nic[routes[:, 1]], gone)
+            deaf = np.isin(schedule.answers(turn, numbers), gone)
             for column in causes.of_routes(fabric, routes[own | deaf]):
                 found += np.bincount(column[column >= 0], minlength=len(found))
         return found / TURNS
@@ -516,7 +515,6 @@ class Collector:
         return [port for port in ports if mask[port]] or ports
 
     def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
-        fabric = self.schedule.fabric
         due = self._may_probe(now_ps, ports)[:SUSPECTS_AT_ONCE]
         due += self._may_probe(now_ps, self.schedule.beside(due))[: BURSTS_AT_ONCE - len(due)]
         left = {port: self._left(now_ps, port) for port in due}
@@ -526,8 +524,7 @@ class Collector:
         for port in due:
             number, self._next_burst = self._next_burst, self._next_burst + 1
             routes = self.schedule.burst(port, n, number % TURNS)
-            last = routes[np.arange(n), (routes >= 0).sum(axis=1) - 1]
-            src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
+            src, dst = self.schedule.ends(routes)
             senders = there & frozenset(src.tolist())
             receivers = there & frozenset(dst[dst != src].tolist())
             self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)

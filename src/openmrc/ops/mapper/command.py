@@ -51,7 +51,7 @@ def add_commands(parts: Any) -> None:
     add("--key", metavar="FILE", help=words)
     add("--controller", metavar="ADDRESS[:PORT]", help="controller that receives the reports")
     add("--for", metavar="TIME", dest="duration", help="stop after this time")
-    _add_schedule(agent)
+    add_schedule(agent)
     agent.set_defaults(run=_agent)
 
     controller = parts.add_parser(
@@ -72,11 +72,14 @@ def add_commands(parts: Any) -> None:
     add("--secret", metavar="FILE", help=words)
     add("--cert", metavar="FILE", type=Path, help="certificate and key (PEM), to serve HTTPS")
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
-    _add_schedule(controller)
+    words = "probes come from NICs over MRC's C API (mrc ops nic), not from mrc ops agent"
+    add("--nics", action="store_true", help=words)
+    add_schedule(controller)
     controller.set_defaults(run=_controller)
 
 
-def _add_schedule(parser: argparse.ArgumentParser) -> None:
+def add_schedule(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the schedule, on which agents and controller must agree."""
     add = parser.add_argument
     add("--period", metavar="TIME", default="1ms", help="time in which each link is probed (1ms)")
     words = "largest share of a link's rate for probes; the period grows to stay below it (0.1%%)"
@@ -89,6 +92,7 @@ def schedule_of(
     arguments: argparse.Namespace, fabric: Fabric, network: Network | None = None
 ) -> Schedule:
     """Return the schedule that the options describe."""
+    from openmrc.ops import evs
     from openmrc.ops.schedule import COVERAGE_MAX, PERIOD_MAX_PS, make
     from openmrc.units import fmt_time, parse_time
 
@@ -112,6 +116,8 @@ def schedule_of(
         raise InputError(f"--period {arguments.period}: a time above 0, up to {most}, is accepted")
     if network is not None:
         return network.schedule(fabric, arguments.crossings, period_ps, load)
+    if getattr(arguments, "nics", False):
+        return evs.make(fabric, arguments.crossings, period_ps, load)
     return make(fabric, arguments.crossings, period_ps, load)
 
 
@@ -145,7 +151,7 @@ def _agent(arguments: argparse.Namespace) -> int:
             run.run(agent, ports, None, tell, stopping, zero_ns, seen.add)
             say(seen.line(agent))
             return ended[0] if ended else 0
-        address, port = _address(arguments.controller)
+        address, port = address_of(arguments.controller)
         join, is_key = words.join(schedule, agent.nic), arguments.key is not None
         with Link(address, port, secret, join, say, is_key) as link:
             run.run(agent, ports, link, tell, stopping, zero_ns, seen.add)
@@ -164,7 +170,7 @@ def _on_fabric(arguments: argparse.Namespace) -> _Placed:
 
     host = hostfile.read(arguments.host)
     _, fabric = hostfile.section(host, arguments.host)
-    secret = _key(arguments)
+    secret = key_of(arguments)
     if arguments.controller is not None and not secret:
         try:
             secret = secrets.check(hostfile.secret(arguments.host))
@@ -197,14 +203,14 @@ def _on_network(arguments: argparse.Namespace) -> _Placed | None:
         nic = network.own([address for _, address in links.addresses()])
     except InputError as error:
         raise error.at(str(arguments.network)) from None
-    secret = _key(arguments)
+    secret = key_of(arguments)
     if arguments.controller is not None and not secret:
         secret = secrets.needed(arguments.secret)
     schedule = schedule_of(arguments, fabric, network)
     return schedule, nic, secret, lambda: ends.Datagrams(network, fabric, nic)
 
 
-def _key(arguments: argparse.Namespace) -> bytes:
+def key_of(arguments: argparse.Namespace) -> bytes:
     """The key of this NIC's agent; none if no option names it."""
     from openmrc.verbs import secret as secrets
 
@@ -215,7 +221,8 @@ def _key(arguments: argparse.Namespace) -> bytes:
     return secrets.given(arguments.key, "--key") or b""
 
 
-def _address(text: str) -> tuple[str, int]:
+def address_of(text: str) -> tuple[str, int]:
+    """Return the address and the port that `--controller` names."""
     host, colon, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "")
     _check_host("--controller", host)
     if not colon:
@@ -247,6 +254,8 @@ def _controller(arguments: argparse.Namespace) -> int:
     _check_host("--listen", arguments.listen)
     file = Path(arguments.scenario)
     network = ends.read(file) if ends.is_one(file) else None
+    if network is not None and arguments.nics:
+        raise InputError(f"--nics: EVs are paths of a fabric; {file} describes a network")
     if network is not None and arguments.set:
         raise InputError(f"--set: changes a scenario; {file} describes a network")
     if network is None:

@@ -41,10 +41,11 @@ class Counted(NamedTuple):
     report: BurstReport
 
 
-def describe(schedule: Schedule) -> dict[str, int]:
+def describe(schedule: Schedule) -> dict[str, int | str]:
     """Return what two ends must agree on to refer to the same probes."""
     fabric = schedule.fabric
     return {
+        "probes": type(schedule).__name__,
         "nics": fabric.n_nics,
         "planes": fabric.n_planes,
         "ports": fabric.n_ports,

@@ -1,0 +1,158 @@
+"""A T1 falls silent, and is named by probes over MRC's C API alone: `mrc ops nic` in a lab.
+
+    .venv/bin/python benchmarks/nics.py [--trials N] [--seed N]
+
+Six hosts on two planes, three T0s for two hosts each, two T1s. On every host `mrc ops nic` over
+libmrc, and one `mrc ops controller --nics`: all of them processes of their own, 20 ms a period.
+Each trial silences a drawn T1, and heals it once it is named, until the controller says that it
+loses nothing any more. The time is from the silence until the name is in the controller's history.
+In the end the controller is killed, and a T1 is silenced that nobody hears of: nothing may end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mapper import COME_S, MRC, PERIOD_MS, SCHEDULE, WAIT_S, Bench
+
+from openmrc.capi import build, hot
+from openmrc.live.lab import Lab, run_lab
+from openmrc.live.lab.namespaces import ROOT
+from openmrc.live.lab.topology import MANAGEMENT_ROUTER
+from openmrc.ops.mapper.command import HTTP_PORT, PORT
+from openmrc.run.lab.spec import lab_spec
+from openmrc.scenario.scenario import load_lab
+from openmrc.verbs.cabled import prepare
+
+SCENARIO = """
+[fabric]
+nics = 6
+planes = 2
+port_rate = "100Mbps"
+t0_down = 2
+t0_up = 2
+link_delay = "0us"
+switch_delay = "0us"
+
+[lab]
+switch = "openmrc"
+"""
+SETTLE_S, AFTER_S = 3.0, 0.4
+HEAL_S = 15.0
+
+
+class Nics(Bench):
+    """The lab's agents are those of NICs."""
+
+    library = Path()
+
+    def start_controller(self) -> None:
+        with self.lab.namespaces.inside(ROOT):
+            self.controller = subprocess.Popen(
+                [
+                    *(*MRC, "ops", "controller", str(self.scenario), "--nics", *SCHEDULE),
+                    *("--listen", str(MANAGEMENT_ROUTER), "--history", str(self.history)),
+                ],
+                env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
+                stdout=self.log,
+                stderr=self.log,
+            )
+
+    def start_agent(self, nic: int) -> None:
+        router, every = f"{MANAGEMENT_ROUTER}", range(self.fabric.n_nics)
+        words = ["--library", str(self.library), "--controller", f"{router}:{PORT}"]
+        words += ["--denylist", f"http://{router}:{HTTP_PORT}", *SCHEDULE]
+        with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
+            self.agents[nic] = subprocess.Popen(
+                [*MRC, "ops", "nic", *words],
+                env={**os.environ, **self.lab.environment(every, nic)},
+                stdout=self.log,
+                stderr=self.log,
+            )
+
+
+def trial(bench: Nics, where: str) -> tuple[float | None, list[str]]:
+    """How many ms it took until a T1 was named, and what else was."""
+    (before,) = bench.rows("SELECT coalesce(max(id), 0) FROM place")[0]
+    broke_us = time.time_ns() // 1000
+    bench.lab.fail(where, "switch-silent")
+    sql = f"SELECT place, named_us FROM place WHERE id > {before} AND withdrawn = 0"
+    bench.wait(f"{sql} AND place = '{where}'", 1, WAIT_S)
+    time.sleep(AFTER_S)  # what is wrong may come after what is right
+    rows = bench.rows(sql)
+    bench.lab.heal(where)
+    bench.wait(f"{sql} AND until_us IS NOT NULL", len(rows), HEAL_S)
+    took = [(named - broke_us) / 1e3 for place, named in rows if place == where]
+    return (took[0] if took else None), sorted({place for place, _ in rows} - {where})
+
+
+def measure(bench: Nics, trials: int, seed: int) -> None:
+    n = bench.fabric.n_nics
+    print(f"{bench.joined(n)} agents after at most {COME_S:g} s, {PERIOD_MS} ms a period")
+    time.sleep(SETTLE_S)
+    before, began = bench.cpu_s(), time.monotonic()
+    time.sleep(SETTLE_S)
+    cost = (bench.cpu_s() - before) / (time.monotonic() - began)
+    quiet = bench.rows("SELECT place FROM place")
+    print(f"agents and controller take {cost:.1%} of a core; named in quiet: {quiet or 'nothing'}")
+    rng = np.random.default_rng(seed)
+    took: list[float] = []
+    for i in range(trials):
+        where = f"plane {rng.integers(2)} t1 {rng.integers(2)}"
+        time.sleep(float(rng.uniform(0, 2 * PERIOD_MS / 1000)))
+        ms, wrong = trial(bench, where)
+        took += [] if ms is None else [ms]
+        if ms is None or wrong:
+            print(f"  trial {i}: {where}: {'not named' if ms is None else f'{ms:.0f} ms'}, {wrong}")
+    took.sort()
+    if took:
+        print(
+            f"named {len(took)} of {trials}: median {took[len(took) // 2]:.0f} ms, worst", end=" "
+        )
+        print(f"{took[-1]:.0f} ms; within 100 ms: {sum(one <= 100 for one in took)}")
+    bench.controller.kill()
+    bench.controller.wait()
+    bench.lab.fail("plane 0 t1 0", "switch-silent")
+    time.sleep(SETTLE_S)
+    there = sum(one.poll() is None for one in bench.agents.values())
+    print(f"without a controller: {there} of {n} agents go on")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    prepare()
+    hot.warm_up()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        scenario = directory / "lab.toml"
+        scenario.write_text(SCENARIO)
+        build.build(directory)
+        Nics.library = directory / build.LIBMRC
+
+        def work(lab: Lab) -> int:
+            lab.begin()
+            bench = Nics(lab, directory, scenario)
+            try:
+                measure(bench, arguments.trials, arguments.seed)
+            finally:
+                bench.close()
+                sys.stderr.write((directory / "log").read_text()[-3000:])
+            return 0
+
+        spec: Any = lab_spec(load_lab(str(scenario), []))
+        return run_lab(spec, work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
