@@ -1,7 +1,7 @@
 /* A library that implements mrc_ctl.h badly; BAD says how. Declarations are those of openmrc's header.
    `slow`: a batch of probes takes seconds. `counts`: more answers and events than were asked for.
    `order`: answers twice, to numbers nobody asked, and on another port; events out of order. `bare`: no
-   optional capability. `deaf`: probes are accepted, and never answered. */
+   optional capability. `deaf`: probes are accepted, and never answered. `opens`: a device is still opening. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +34,8 @@ API const char *ibv_get_device_name(struct ibv_device *device) { (void)device; r
 API struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	(void)device;
+	while (is("opens"))
+		usleep(1000);
 	return (struct ibv_context *)words;
 }
 API int ibv_close_device(struct ibv_context *context) { (void)context; return 0; }

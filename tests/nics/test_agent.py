@@ -20,7 +20,7 @@ from openmrc.nics.agent import NicAgent
 from openmrc.nics.library import Library
 from openmrc.nics.nic import REPLACE, Entry
 from openmrc.ops import evs
-from openmrc.units import MS
+from openmrc.units import MS, NS
 from openmrc.verbs.inside import Inside
 from openmrc.wire import addresses
 from tests.capi.control.ctl import Ctl
@@ -28,6 +28,10 @@ from tests.capi.control.test_controller import Transfer
 from tests.capi.handles import Api, Open
 
 TO, DEAD = 3, "plane 1 t1 1"
+
+
+def clock() -> int:
+    return time.monotonic_ns() * NS
 
 
 class Story:
@@ -39,7 +43,7 @@ class Story:
         gids = [addresses.ipv6(nic, 0).packed for nic in range(fabric.fabric.n_nics)]
         schedule = evs.make(fabric.fabric, 10, MS, 0.01)
         self.told: list[str] = []
-        self.agent = NicAgent(self.library, schedule, 0, gids, self.told.append)
+        self.agent = NicAgent(self.library, schedule, 0, gids, self.told.append, clock)
         self.agent.start()
         for nic in range(1, fabric.fabric.n_nics):
             fabric.device(nic)
@@ -52,7 +56,7 @@ class Story:
         """Plane and uplink of the probes lost in a period; None if nothing can be said."""
         schedule, self.period = self.agent.schedule, self.period + 1
         self.agent.hear()
-        report = self.agent.round(0, self.period)
+        report = self.agent.round(self.period)
         if not report.periods:
             return None
         found = set()

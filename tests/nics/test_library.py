@@ -42,7 +42,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def agent(library: Library) -> tuple[NicAgent, list[str]]:
     told: list[str] = []
-    found = NicAgent(library, evs.make(FABRIC, 10, MS, 0.01), 0, GIDS, told.append)
+    found = NicAgent(library, evs.make(FABRIC, 10, MS, 0.01), 0, GIDS, told.append, lambda: 0)
     found.start()
     return found, told
 
@@ -53,7 +53,7 @@ def test_what_is_missing_is_said_and_done_without(
     monkeypatch.setenv("BAD", "")
     one, told = agent(Library(bad))
     assert told == ["its EVs stay its own: mrc_ctl_modify_ev_fmt_profile is missing"]
-    report = one.round(0, 0)
+    report = one.round(0)
     assert (report.periods, report.lost) == (1, [])
     assert one.down() == []  # it cannot be known
     assert told[1:] == ["its ports are not told: mrc_ctl_query_port is missing"]
@@ -64,7 +64,7 @@ def test_without_capabilities_nothing_is_known(bad: Path, monkeypatch: pytest.Mo
     one, told = agent(Library(bad))
     assert "without EV probes: nothing is known of its paths" in told
     assert "without EV events: EVs are probed in turn alone" in told
-    report = one.round(0, 0)
+    report = one.round(0)
     assert (report.periods, report.lost) == (0, [])
 
 
@@ -75,7 +75,7 @@ def test_a_call_that_does_not_return_holds_nobody(
     library = Library(bad, patience_s=0.2)
     one, told = agent(library)
     began = time.monotonic()
-    report = one.round(0, 0)
+    report = one.round(0)
     one.hear()
     assert time.monotonic() - began < 2
     assert (report.periods, report.lost) == (0, [])
@@ -85,7 +85,26 @@ def test_a_call_that_does_not_return_holds_nobody(
     while library._stuck:
         assert time.monotonic() < until
         time.sleep(0.05)
-    assert one.round(0, 1).periods == 1
+    assert one.round(1).periods == 1
+
+
+def test_a_device_may_take_any_time_to_open(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def waits() -> bool:
+        asked.append(None)
+        if len(asked) == 2:
+            monkeypatch.setenv("BAD", "")
+        return True
+
+    monkeypatch.setattr("openmrc.nics.library.OPENING_S", 0.02)
+    monkeypatch.setenv("BAD", "opens")
+    Library(bad, patience_s=0.01, waits=waits)
+    assert len(asked) >= 2
+    monkeypatch.setenv("BAD", "opens")
+    with pytest.raises(Refused, match="ibv_open_device has not returned"):
+        Library(bad, waits=lambda: False)
+    monkeypatch.setenv("BAD", "")  # its thread ends
 
 
 @pytest.mark.parametrize("how", ["counts", "deaf"])
@@ -95,7 +114,7 @@ def test_what_cannot_be_believed_is_no_loss(
     monkeypatch.setenv("BAD", how)
     one, told = agent(Library(bad))
     assert not one.hear()
-    report = one.round(0, 0)
+    report = one.round(0)
     assert (report.periods, report.lost) == (0, [])
     if how == "counts":
         assert "events: mrc_ctl_poll_ev_event says 71 of 64: nothing of it is believed" in told
@@ -113,7 +132,7 @@ def test_answers_count_once_and_events_are_no_evidence(
     one, _ = agent(library)
     assert one.hear()  # an EV to look at ...
     monkeypatch.setenv("BAD", "")
-    assert one.round(0, 0).lost == []  # ... and its probes say that it is good
+    assert one.round(0).lost == []  # ... and its probes say that it is good
 
 
 def test_no_library_and_no_device_are_told(bad: Path, tmp_path: Path) -> None:

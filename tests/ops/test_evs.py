@@ -10,7 +10,7 @@ from openmrc.fabric import places
 from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.ops import causes, evidence, evs
 from openmrc.ops.localise import Rules, localise
-from openmrc.ops.mapper.agent import Loss, Report
+from openmrc.ops.mapper.agent import Loss, Report, Round
 from openmrc.ops.mapper.collector import Collector
 from openmrc.ops.schedule import TURNS
 from openmrc.units import MS
@@ -66,8 +66,8 @@ def test_where_nobody_answers_nothing_is_blamed() -> None:
 
 
 def judged(place: str, there: range) -> list[str]:
-    """What is named if a place loses all, by the agents of NICs that are there, which probe only
-    each other.
+    """What is named if a place loses all, by the agents of NICs that are there: of the others they
+    can say nothing.
     """
     s, bad = schedule(), np.zeros(FABRIC.n_ports, np.bool_)
     bad[places.ports(FABRIC, place)] = True
@@ -88,7 +88,9 @@ def judged(place: str, there: range) -> list[str]:
         for nic in there:
             mine = range(nic * per_nic, (nic + 1) * per_nic)
             losses = [Loss(i, turn, now) for i in mine if lost[i]]
-            collector.hear(now, nic, Report(now, 1, losses, [], []))
+            known = tuple(i for i in mine if int(asked.nic[i]) in there)
+            rounds = [Round(turn, now, known)]
+            collector.hear(now, nic, Report(now, 1, losses, [], [], rounds))
         changed += collector.tick(now).changed
     return [one.where for one in changed if not one.withdrawn]
 

@@ -3,10 +3,14 @@
 It knows the NIC by the C API alone (`nic.Nic`), and has no clock: `round` is one period of the
 schedule. Its reports are those of the mapper's agents, so that the mapper's controller judges them.
 
-**When is a probe lost?** A NIC's answer may be late as a host stands still, ours or the other. What
-is not answered is asked again, and waited for longer, together with what was answered. Only if that
-is answered again, what is missing both times is lost. A NIC that never answered has nobody who
-would: its probes say nothing of the fabric.
+**When is a probe lost?** An answer may be late because a host stands still, ours or the other. So
+what is not answered is asked again, and after it the same NIC on other EVs, its witnesses. If one
+of them is answered with time to spare, both hosts were running, and what is missing both times is
+lost. If none is, nothing is known of these probes, unless that NIC has answered nothing at all for
+`MUTE_PS`. A NIC that never answered has nobody who would: its probes say nothing of the fabric.
+
+**What was asked is told**, round by round: what was answered, or lost, and when. What is not known
+is neither.
 
 **An event is a reason to look, and no evidence.** It may be old, out of order, or one of many that
 were dropped: the EV that it names is probed at once. If events were dropped, all EVs are.
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -26,7 +30,7 @@ from openmrc.capi.control import formats
 from openmrc.capi.control.formats import UNPOPULATED, Ev
 from openmrc.capi.control.profiles import ASSUMED_BAD, DENIED, EXPLICIT, GOOD, STEV, State
 from openmrc.capi.places import Refused
-from openmrc.fabric.model import Fabric, IntArray, LongArray
+from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.nics import plan
 from openmrc.nics.nic import (
     HAS_EVENTS,
@@ -40,14 +44,15 @@ from openmrc.nics.nic import (
     Request,
 )
 from openmrc.ops.evs import EvSchedule
-from openmrc.ops.mapper.agent import BurstReport, Loss, Report
+from openmrc.ops.mapper.agent import SILENCE_PS, BurstReport, Loss, Report, Round
 from openmrc.ops.schedule import BURST_MAX, TURNS
 from openmrc.units import MS, NS
 
 T = TypeVar("T")
 PROFILE, FORMAT = 1, 13  # numbers that this controller chooses
 TIMEOUT_PS, AGAIN_PS = 10 * MS, 25 * MS  # of probes, and of those that are asked again
-WITNESSES = 8  # that are asked again with them
+MUTE_PS = SILENCE_PS  # a host stands still for less
+WITNESSES = 4  # of each NIC
 EVERY = 1 << 16  # EVs: no fabric of two tiers has more
 QUEUE = 1024  # EV events
 EVENTS_MAX = 64  # of one call
@@ -64,8 +69,29 @@ class Turn(NamedTuple):
     routes: IntArray
 
 
+class Found(NamedTuple):
+    """What became of probes, and when that was asked; [n] each. Of the others nothing is known."""
+
+    answered: BoolArray
+    lost: BoolArray
+    at_ps: LongArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Those of which something is."""
+        return self.answered | self.lost
+
+
+class Rows(NamedTuple):
+    """What this NIC sends of a burst."""
+
+    number: int
+    rows: LongArray
+    routes: IntArray
+
+
 class NicAgent:
-    """The agent of the NIC `number`; `gids` are those of all NICs.
+    """The agent of the NIC `number`; `gids` are those of all NICs, `clock` tells the time in ps.
 
     `profile` is the EV profile that it keeps; 0 is the device's own, which it does not fill. `tell`
     gets each thing that the library lacks, once.
@@ -78,16 +104,23 @@ class NicAgent:
         number: int,
         gids: Sequence[bytes],
         tell: Callable[[str], None],
+        clock: Callable[[], int],
         profile: int = PROFILE,
     ) -> None:
         self.api, self.schedule, self.nic, self.profile = api, schedule, number, profile
         self._gids, self._tell, self._told = gids, tell, set[str]()
+        self.clock = clock
         self.evs: list[Ev] = []
         self.denied: frozenset[Ev] = frozenset()
-        self._there: set[int] = set()  # NICs that have answered
+        self._mute_ps: dict[int, int | None] = {}  # by NIC that ever answered: since when not
         self._asked: deque[tuple[int, int, int]] = deque()
         self._suspects: dict[Ev, None] = {}
         self._turns = [self._turn(turn) for turn in range(TURNS)]
+        f = schedule.fabric
+        planes = range(f.n_planes)
+        ups = range(int(f.sw_n_up[f.port_peer_switch[number * f.n_planes]]))
+        # EVs to ask a NIC on, planes in turn: in a T0 all EVs of a plane are one path
+        self._ways = [formats.packed(f.ev(k, up), plan.WIDTH, k + 1) for up in ups for k in planes]
         self.device: Device | None = None
         self._hears = self._probes = False
 
@@ -197,24 +230,43 @@ class NicAgent:
                 break
         return bool(self._suspects)
 
-    def round(self, now_ps: int, period: int) -> Report:
-        """Probe what is due in a period, what events named, and what the controller asked for."""
-        report = Report(now_ps, 0, [], [], [])
+    def round(self, period: int) -> Report:
+        """Probe what is due in a period, what events named, and what the controller asked for: all
+        at once, for a call waits as long for one answer as for all.
+        """
+        report = Report(self.clock(), 0, [], [], [])
         if not self._probes:
             return report
-        turn = self._turns[period % TURNS]
-        found = self._probe(turn.routes)
-        if found is not None:
-            report.periods = 1
-            report.lost += self._losses(turn, found, now_ps)
-        suspects, self._suspects = list(self._suspects)[:SUSPECTS_MAX], {}
-        if suspects and (of := self._of(suspects)) is not None:
-            found = self._probe(of.routes)
-            if found is not None:
-                report.lost += self._losses(of, found, now_ps)
-        while self._asked:
-            report.bursts.append(self._burst(*self._asked.popleft()))
+        turns = [self._turns[period % TURNS], *self._of(list(self._suspects)[:SUSPECTS_MAX])]
+        bursts = [self._rows(*one) for one in self._asked]
+        self._suspects.clear()
+        self._asked.clear()
+        parts = [*(one.routes for one in turns), *(one.routes for one in bursts)]
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        columns = self._probe(np.concatenate(parts))
+        found = [
+            Found(*part) for part in zip(*(np.split(one, ends) for one in columns), strict=True)
+        ]
+        report.periods = int(found[0].known.any())
+        for turn, part in zip(turns, found, strict=False):
+            self._tell_turn(report, turn, part)
+        for burst, part in zip(bursts, found[len(turns) :], strict=True):
+            lost, unknown = (burst.rows[which].tolist() for which in (part.lost, ~part.known))
+            report.bursts.append(BurstReport(burst.number, tuple(lost), (), tuple(unknown)))
+        report.at_ps = self.clock()
         return report
+
+    def _tell_turn(self, report: Report, turn: Turn, found: Found) -> None:
+        """Report what is known of probes of the schedule."""
+        groups = dict[tuple[int, int], list[int]]()
+        for i in np.flatnonzero(found.known).tolist():
+            number, of, at_ps = int(turn.numbers[i]), int(turn.turns[i]), int(found.at_ps[i])
+            groups.setdefault((of, at_ps), []).append(number)
+            if found.lost[i]:
+                report.lost.append(Loss(number, of, at_ps))
+        for (of, at_ps), mine in groups.items():
+            is_whole = len(mine) == len(self._turns[of].numbers)
+            report.rounds.append(Round(of, at_ps, None if is_whole else tuple(mine)))
 
     def down(self) -> list[int]:
         """The planes whose ports are disabled."""
@@ -231,8 +283,10 @@ class NicAgent:
         routes = self.schedule.routes(turn, numbers)
         return Turn(numbers, np.full(per_nic, turn), routes)
 
-    def _of(self, suspects: Iterable[Ev]) -> Turn | None:
+    def _of(self, suspects: Sequence[Ev]) -> list[Turn]:
         """The probes of all turns that take one of these EVs."""
+        if not suspects:
+            return []
         numbers, turns, routes = zip(*self._turns, strict=True)
         every = Turn(np.concatenate(numbers), np.concatenate(turns), np.concatenate(routes))
         asked = self.schedule.asked(every.routes)
@@ -241,53 +295,76 @@ class NicAgent:
         mine = np.array([pair in named for pair in pairs], np.bool_)
         # routes in one T0 cross no T1, whatever their EV
         mine &= every.routes[:, 3] >= 0
-        if not mine.any():
-            return None
-        return Turn(every.numbers[mine], every.turns[mine], every.routes[mine])
+        return [Turn(every.numbers[mine], every.turns[mine], every.routes[mine])]
 
-    def _losses(self, turn: Turn, lost: np.ndarray, at_ps: int) -> list[Loss]:
-        rows = np.flatnonzero(lost)
-        return [Loss(int(turn.numbers[i]), int(turn.turns[i]), at_ps) for i in rows]
-
-    def _burst(self, burst: int, port: int, n: int) -> BurstReport:
+    def _rows(self, burst: int, port: int, n: int) -> Rows:
         routes = self.schedule.burst(port, n, burst % TURNS)
         mine = np.flatnonzero(self.fabric.port_nic[routes[:, 0]] == self.nic)
-        found = self._probe(routes[mine]) if len(mine) else None
-        lost = () if found is None else tuple(mine[found].tolist())
-        return BurstReport(burst, lost, ())
+        return Rows(burst, mine, routes[mine])
 
-    def _probe(self, routes: IntArray) -> np.ndarray | None:
-        """Whether each of these probes was lost, [n]; None if nothing can be said."""
+    def _probe(self, routes: IntArray) -> Found:
         asked = self.schedule.asked(routes)
         requests = [
-            Request(i, self._gids[to], formats.packed(ev, plan.WIDTH, plane + 1))
+            self._request(i, to, plane, ev)
             for i, (to, plane, ev) in enumerate(zip(*(c.tolist() for c in asked), strict=True))
         ]
-        first = self._answered(requests, TIMEOUT_PS)
-        if not first:
-            return None
-        self._there |= {int(asked.nic[i]) for i in first}
-        missing = [one for one in requests if one.number not in first]
-        missing = [one for one in missing if int(asked.nic[one.number]) in self._there]
-        lost = np.zeros(len(requests), np.bool_)
-        if not missing:
-            return lost
-        witnesses = [requests[i] for i in list(first)[:WITNESSES]]
-        again = self._answered([*missing, *witnesses], AGAIN_PS)
-        if any(one.number not in again for one in witnesses):
-            return None  # what answers a moment ago does not: hosts stand still
-        lost[[one.number for one in missing if one.number not in again]] = True
-        return lost
+        now_ps, first = self.clock(), self._answered(requests, TIMEOUT_PS)
+        to = asked.nic
+        self._mute_ps |= dict.fromkeys(to[list(first)].tolist())
+        answered, lost = np.zeros((2, len(requests)), np.bool_)
+        answered[list(first)] = True
+        at_ps = np.full(len(requests), now_ps)
+        missing = [i for i in np.flatnonzero(~answered).tolist() if int(to[i]) in self._mute_ps]
+        if missing:
+            at_ps[missing] = self.clock()
+            self._ask_again(requests, to, missing, answered, lost)
+        return Found(answered, lost, at_ps)
+
+    def _ask_again(
+        self,
+        requests: Sequence[Request],
+        to: LongArray,
+        missing: Sequence[int],
+        answered: BoolArray,
+        lost: BoolArray,
+    ) -> None:
+        """Ask what is missing again, with its witnesses, and decide what is answered or lost."""
+        now_ps, witnesses, number = self.clock(), dict[int, range](), len(requests)
+        batch = [requests[i] for i in missing]
+        for nic in dict.fromkeys(to[missing].tolist()):
+            bad = {requests[i].ev for i in missing if to[i] == nic}
+            good = [requests[i].ev for i in np.flatnonzero(answered & (to == nic)).tolist()]
+            ways = [ev for ev in dict.fromkeys([*good, *self._ways]) if ev not in bad][:WITNESSES]
+            witnesses[nic] = range(number, number + len(ways))
+            batch += [Request(number + i, self._gids[nic], ev) for i, ev in enumerate(ways)]
+            number += len(ways)
+        batch += [requests[i] for i in np.flatnonzero(answered)[:1]]  # whether this host runs
+        again = self._answered(batch, AGAIN_PS)
+        for nic, own in witnesses.items():
+            mine = [i for i in missing if to[i] == nic]
+            came = [i for i in mine if i in again]
+            answered[came] = True
+            left = [i for i in mine if i not in again]
+            if came or any(i in again for i in own):
+                self._mute_ps[nic] = None
+                lost[left] = any(again.get(i, AGAIN_PS) <= AGAIN_PS // 2 for i in own)
+            elif again:
+                since_ps = self._mute_ps[nic]
+                self._mute_ps[nic] = since_ps = now_ps if since_ps is None else since_ps
+                lost[left] = now_ps - since_ps >= MUTE_PS
+
+    def _request(self, number: int, to: int, plane: int, ev: int) -> Request:
+        return Request(number, self._gids[to], formats.packed(ev, plan.WIDTH, plane + 1))
 
     def _answered(self, requests: Sequence[Request], timeout_ps: int) -> dict[int, int]:
-        """The numbers of the probes that were answered, and after how many ns."""
+        """The numbers of the probes that were answered, and after how many ps."""
         found: dict[int, int] = {}
         for first in range(0, len(requests), BATCH_MAX):
             part = requests[first : first + BATCH_MAX]
             answers = self._try(
                 "probes", partial(self.api.ep_batch_send_wait, part, timeout_ps // NS)
             )
-            found |= {one.number: one.rtt_ns for one in answers or ()}
+            found |= {one.number: one.rtt_ns * NS for one in answers or ()}
         return found
 
     # --- what it lacks

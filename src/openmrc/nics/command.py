@@ -16,6 +16,7 @@ from openmrc.ops.mapper.command import add_schedule, address_of, key_of, schedul
 from openmrc.say import say
 
 EVERY = 1 << 16  # EVs: no fabric of two tiers has more
+SLOW_S = 10.0  # for a device to open: that is said
 
 
 def add_commands(parts: Any) -> None:
@@ -99,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper import words
     from openmrc.ops.mapper.link import Link
     from openmrc.ops.mapper.run import as_line
-    from openmrc.units import S, parse_time
+    from openmrc.units import NS, S, parse_time
     from openmrc.verbs import hostfile
     from openmrc.verbs import secret as secrets
     from openmrc.verbs.advised import Follower
@@ -115,19 +116,31 @@ def _run(arguments: argparse.Namespace) -> int:
         duration_s = None if arguments.duration is None else parse_time(arguments.duration) / S
     except InputError as error:
         raise error.at("--for") from None
-    try:
-        nic = Library(arguments.library, arguments.device)
-    except Refused as error:
-        raise InputError(f"--library {arguments.library}: {error}") from None
-    number = int(host["nic"])
-    gids = _gids(arguments.gids, fabric.n_nics)
-    agent = NicAgent(nic, schedule, number, gids, _teller(number), arguments.profile)
-    agent.start()
-    ended, began = ending.awaited(), time.monotonic()
+    number, ended, began = int(host["nic"]), ending.awaited(), time.monotonic()
+    tell = _teller(number)
+    said: list[str] = []
 
     def stopping() -> bool:
         return bool(ended) or (duration_s is not None and time.monotonic() - began > duration_s)
 
+    def clock() -> int:
+        return time.monotonic_ns() * NS
+
+    def waits() -> bool:
+        if not said and time.monotonic() - began > SLOW_S:
+            said.append(f"the device has not opened after {SLOW_S:g} s; waiting for it")
+            tell(said[-1])
+        return not stopping()
+
+    try:
+        nic = Library(arguments.library, arguments.device, waits=waits)
+    except Refused as error:
+        if stopping():
+            return ended[0] if ended else 0
+        raise InputError(f"--library {arguments.library}: {error}") from None
+    gids = _gids(arguments.gids, fabric.n_nics)
+    agent = NicAgent(nic, schedule, number, gids, tell, clock, arguments.profile)
+    agent.start()
     follower = Follower(agent, arguments.denylist, secret) if arguments.denylist else None
     try:
         if arguments.controller is None:

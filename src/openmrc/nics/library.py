@@ -31,7 +31,7 @@ from openmrc.nics.nic import QUERY_ARRAY, Answer, Device, Entry, Request, Shown
 
 WORD = ctypes.c_int64
 PATIENCE_S = 10.0  # for a call, beyond the time that it was given: a busy host is slow, too
-OPEN_S = 60.0  # to open a device: libmrc loads all of its code then
+OPENING_S = 0.5  # between two questions whether to wait on for a device to open
 EVS_MAX = 4096  # of one profile, for which there is room
 VERBS = "libibverbs.so.1"
 CALLS = {one.name: one for one in (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS)}
@@ -39,9 +39,19 @@ STATE, NUMBER = "profile_state", Struct("", (("uint32_t", "value"),))
 
 
 class Library:
-    """A NIC of the library at `path`; `device` is its name there (none: the first)."""
+    """A NIC of the library at `path`; `device` is its name there (none: the first).
 
-    def __init__(self, path: Path, device: str = "", patience_s: float = PATIENCE_S) -> None:
+    A device may take any time to open: libmrc loads all of its code then. While it does, `waits`
+    is asked from time to time whether to wait on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str = "",
+        patience_s: float = PATIENCE_S,
+        waits: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._patience_s = patience_s
         self._loaded = [_load(path)]
         beside = path.parent / VERBS
@@ -50,9 +60,9 @@ class Library:
         self._jobs: queue.Queue[Callable[[], None]] = queue.Queue()
         self._stuck = ""
         threading.Thread(target=self._work, name="nic", daemon=True).start()
-        self._open(device)
+        self._open(device, waits)
 
-    def _open(self, wanted: str) -> None:
+    def _open(self, wanted: str, waits: Callable[[], bool]) -> None:
         n = Block(Struct("", (("int", "value"),)))
         devices = self._must("ibv_get_device_list", n)
         found = ctypes.cast(devices, ctypes.POINTER(ctypes.c_uint64))
@@ -60,7 +70,7 @@ class Library:
         for i in range(max(int(n.record["value"]), 0)):
             names.append(ctypes.string_at(self._must("ibv_get_device_name", found[i])).decode())
             if names[-1] == wanted or not wanted:
-                self.context = self._must("ibv_open_device", found[i], patience_s=OPEN_S)
+                self.context = self._must("ibv_open_device", found[i], waits=waits)
                 break
         else:
             raise Refused(errno.ENODEV, f"{wanted or 'no device'}: {', '.join(names) or 'none'}")
@@ -88,10 +98,16 @@ class Library:
             self._jobs.get()()
 
     def _call(
-        self, name: str, *given: Any, patience_s: float = 0.0, kept: Any = None
+        self,
+        name: str,
+        *given: Any,
+        takes_s: float = 0.0,
+        kept: Any = None,
+        waits: Callable[[], bool] | None = None,
     ) -> tuple[int, int]:
-        """What a function returns, and the errno if it has failed; ETIMEDOUT if it does not return.
-        `given`, and what is `kept` to which it refers, stay in place until it does.
+        """What a function returns, and the errno if it has failed; ETIMEDOUT if it does not return
+        in time, or before `waits` says no. `given`, and what is `kept` to which it refers, stay in
+        place until it does.
         """
         if self._stuck:
             raise Refused(errno.ETIMEDOUT, f"{self._stuck} has not returned")
@@ -112,7 +128,9 @@ class Library:
             done.set()
 
         self._jobs.put(work)
-        if not done.wait(self._patience_s + patience_s):
+        while not done.wait(OPENING_S if waits else self._patience_s + takes_s):
+            if waits is not None and waits():
+                continue
             self._stuck = name
             raise Refused(errno.ETIMEDOUT, f"{name} has not returned")
         returned, code = found[0]
@@ -123,8 +141,8 @@ class Library:
         code = -returned if answers == NEGATIVE else code
         return returned, code if code in errno.errorcode else errno.EIO
 
-    def _must(self, name: str, *given: Any, kept: Any = None, patience_s: float = 0.0) -> int:
-        returned, code = self._call(name, *given, kept=kept, patience_s=patience_s)
+    def _must(self, name: str, *given: Any, kept: Any = None, waits: Any = None) -> int:
+        returned, code = self._call(name, *given, kept=kept, waits=waits)
         if code:
             raise Refused(code, f"{name}: {errno.errorcode[code]}")
         return returned
@@ -303,7 +321,7 @@ class Library:
         probe = NUMBERS["MRC_CTL_EP_OP_EV_PROBE"]
         _, code = self._call(
             name, self.mrc, 0, probe, asked, len(asked), timeout_ns, answers, n,
-            patience_s=timeout_ns / 1e9,
+            takes_s=timeout_ns / 1e9,
         )  # fmt: skip
         if code not in (0, errno.ETIMEDOUT):
             raise Refused(code, f"{name}: {errno.errorcode[code]}")

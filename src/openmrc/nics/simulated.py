@@ -289,7 +289,7 @@ class Controlled:
         self.agents = [
             NicAgent(
                 SimulatedNic(world, nic, numbers, profile), schedule, nic, gids,
-                self.told.append, profile,
+                self.told.append, lambda: world.now_ps, profile,
             )
             for nic in range(n)
         ]  # fmt: skip
@@ -323,7 +323,7 @@ class Controlled:
     def _hear(self, now_ps: int, period: int) -> None:
         for agent in self.agents:
             agent.hear()
-            report = agent.round(now_ps, period)
+            report = agent.round(period)
             self.collector.hear(now_ps, agent.nic, report, agent.down())
 
     def _deny(self) -> None:

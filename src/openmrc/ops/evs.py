@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ class EvSchedule(Schedule):
     turn.
     """
 
+    rounds_are_told: ClassVar[bool] = True
+
     def kinds(self, turn: int, numbers: npt.ArrayLike) -> IntArray:
         """Return the kind of each of these probes: all come back to their sender."""
         return np.full(np.shape(numbers), TWO_T1S, np.int32)
@@ -57,10 +59,6 @@ class EvSchedule(Schedule):
     def judges(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
         """Return the NIC whose agent says whether each of these probes was answered."""
         return np.asarray(numbers, np.int64) // (self.per_port * self.fabric.n_planes)
-
-    def answers(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
-        """Return the NIC that each of these probes asks."""
-        return self.asked(self.routes(turn, numbers)).nic
 
     def routes(self, turn: int, numbers: npt.ArrayLike | None = None) -> IntArray:
         """Return the cables that these probes (None: all) cross, as upward ports, and the downward

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,7 @@ class Schedule:
     shares: Shares
     per_port: int  # probes that every NIC port sends in a period
     period_ps: int
+    rounds_are_told: ClassVar[bool] = False  # by agents; else they send what this says
 
     @property
     def n_probes(self) -> int:
@@ -99,10 +100,6 @@ class Schedule:
     def judges(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
         """Return the NIC whose agent says whether each of these probes arrived: where it ends."""
         return self._duties(turn, np.asarray(numbers, np.int64)).to
-
-    def answers(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
-        """Return the NIC that must be there for each of these probes to arrive."""
-        return self.judges(turn, numbers)
 
     def routes(self, turn: int, numbers: npt.ArrayLike | None = None) -> IntArray:
         """Return the directed ports that these probes (None: all) cross in a period whose number

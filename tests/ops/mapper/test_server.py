@@ -18,13 +18,14 @@ from openmrc.errors import InputError, OutputError
 from openmrc.ops.mapper import words
 from openmrc.ops.mapper.admission import PERIODS_MIN, Known, judge
 from openmrc.ops.mapper.agent import Loss, Report
-from openmrc.ops.mapper.collector import Place
+from openmrc.ops.mapper.collector import Place, Said
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import OVER_US, Jobs, reached
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.node import known, loops_of
 from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
+from openmrc.verbs import denylist
 from openmrc.verbs.advised import Advice
 from openmrc.verbs.line import CLIENT, STRANGER_MAX, ExchangeError, Line
 from openmrc.verbs.secret import of_agent, token
@@ -515,3 +516,18 @@ def test_a_node_fails_for_what_is_its_own_and_says_so() -> None:
     up = int(fabric.sw_first_up[0])
     assert judge(fabric, fine, [place("plane 0 t0 0 > t1 0", "link", up)]).fit
     assert not judge(fabric, fine, [place("nic 1", "nic", fabric.n_ports)]).fit
+
+
+def test_a_nic_that_is_named_is_not_denied_since_no_path_avoids_it(controller: Controller) -> None:
+    fabric = SCHEDULE.fabric
+    port = fabric.nic_port(3, 2)
+    found = [
+        place("nic 1", "nic", fabric.n_ports + fabric.n_switches + 1),
+        place(fabric.port_name(port), "link", port),
+    ]
+    with controller._lock:
+        controller._collector.places |= {one.cause: one for one in found}
+        controller._carry_out(Said([], found))
+        listed = controller._denylist
+    assert [one.where for one in listed.entries] == ["nic 3 plane 2 > t0"]
+    denylist.read(fabric, json.dumps(listed.as_json()))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from openmrc.errors import InputError
 from openmrc.fabric import multiplane
 from openmrc.ops.mapper import words
-from openmrc.ops.mapper.agent import BurstReport, Loss, Report
+from openmrc.ops.mapper.agent import BurstReport, Loss, Report, Round
 from openmrc.ops.mapper.collector import Collector, Count, Order
 from openmrc.units import MS
 from openmrc.verbs import denylist
@@ -26,7 +26,12 @@ LOST = 319, 15  # number and turn
 NIC = int(SCHEDULE.judges(LOST[1], [LOST[0]])[0])
 LATE = int(np.flatnonzero(SCHEDULE.judges(0, range(SCHEDULE.n_probes)) == NIC)[0])
 REPORT = Report(
-    5 * MS, 3, [Loss(*LOST, 2 * MS)], [Loss(LATE, 0, MS)], [BurstReport(9, (0, 99), ())]
+    5 * MS,
+    3,
+    [Loss(*LOST, 2 * MS)],
+    [Loss(LATE, 0, MS)],
+    [BurstReport(9, (0, 99), (), (7,))],
+    [Round(LOST[1], 2 * MS), Round(0, MS, (LATE,))],
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -66,7 +71,12 @@ def test_what_is_written_is_read() -> None:
         ("lost", [[True, 0, 1]]),
         ("lost", [[0, 0, 1]] * 8193),
         ("late", {}),
-        ("bursts", [[1, [100]]]),
+        ("bursts", [[1, [100], []]]),
+        ("bursts", [[1, [], [100]]]),
+        ("rounds", [[16, 0, None]]),
+        ("rounds", [[0, -1, None]]),
+        ("rounds", [[0, 0]]),
+        ("rounds", [[0, 0, [320]]]),
         ("bursts", [[1, 2, 3]]),
         ("down", [4]),
         ("down", [0] * 5),

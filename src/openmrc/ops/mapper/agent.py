@@ -85,14 +85,25 @@ class Send(NamedTuple):
     routes: IntArray | None = None
 
 
+class Round(NamedTuple):
+    """Probes of the schedule that an agent has asked, and of which it knows what became: all of its
+    own of this turn, or these.
+    """
+
+    turn: int
+    at_ps: int
+    numbers: tuple[int, ...] | None = None
+
+
 class BurstReport(NamedTuple):
-    """What one agent knows of a burst: the rows that it sent and that did not return, and those
-    that it received.
+    """What one agent knows of a burst: the rows that it sent and that did not return, those that it
+    received, and those that it sent and can say nothing of.
     """
 
     burst: int
     lost: tuple[int, ...]
     heard: tuple[int, ...]
+    unknown: tuple[int, ...] = ()
 
 
 @dataclass
@@ -104,6 +115,7 @@ class Report:
     lost: list[Loss]
     late: list[Loss]
     bursts: list[BurstReport]
+    rounds: list[Round] = field(default_factory=list)  # of agents that tell them
 
 
 @dataclass

@@ -9,7 +9,12 @@ A place that cannot be distinguished from another is not named; its links are pr
 place is over when it has lost nothing for a time in which losses were expected.
 
 An agent that sends no report for `STALE_PS` counts as silent: the probes that it would have sent,
-and those that others would have sent to it one way, are no evidence.
+and those that others would have sent to it one way, are no evidence. Agents of NICs tell what they
+have asked, and only that is evidence (`crossings`).
+
+Times are those of agents' clocks. A report cannot arrive before it is sent, so the report that took
+the least time tells how far a clock is from the collector's: one that was long under way, or waited
+for a processor, does not make what it tells of any younger.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import numpy as np
 from openmrc.ops import causes, evidence, weigh
 from openmrc.ops.evidence import Evidence
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
+from openmrc.ops.mapper import crossings
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report
 from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, TURNS, Schedule
 from openmrc.units import MS, S
@@ -42,6 +48,7 @@ DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
 BURST_WAIT_PS = 100 * MS  # for agents to report on it
 OVER_PERIODS = 25  # without a loss, although some were expected
 OVER_LOSSES = 10.0
+DRIFT = 10_000  # clocks of hosts drift from each other by at most a part in so many
 KEPT_MAX = 1 << 18  # losses kept in memory
 RULES = Rules(learns_chance=False)
 
@@ -79,7 +86,7 @@ class Place:
     until_ps: int | None = None  # None: it still loses
     withdrawn: bool = False  # later evidence blames another place
     is_dark: bool = False  # its own NICs saw no carrier
-    crossed_before: int = 0  # until it was named
+    uncounted: float = 0.0  # of all that ever crossed it, what is not in `crossed`
 
 
 @dataclass
@@ -95,6 +102,7 @@ class _Burst:
     counted: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)  # rows
     heard: set[int] = field(default_factory=set)
+    unknown: set[int] = field(default_factory=set)  # rows, to who sent them
     counting: bool = False
 
 
@@ -134,8 +142,8 @@ class Collector:
         self._asks_again = False  # as soon as no burst is out
         self._again_ps: int | None = None  # when suspects may be probed again
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
-        self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
-        self._crossed = np.concatenate(schedule.crossed)
+        self._clocks: dict[int, tuple[int, int]] = {}  # by NIC: how far from its own, and when
+        self._crossings = crossings.of(schedule)
         self._warm_up(now_ps)
 
     def _warm_up(self, now_ps: int) -> None:
@@ -156,6 +164,7 @@ class Collector:
     def join(self, now_ps: int, nic: int) -> None:
         """An agent has joined."""
         self.began_ps[nic] = self.heard_ps[nic] = now_ps
+        self._clocks.pop(nic, None)
 
     def leave(self, nic: int) -> None:
         """An agent has left: its connection closed."""
@@ -171,9 +180,14 @@ class Collector:
         """
         self.heard_ps[nic] = now_ps
         self._see(now_ps, nic, down)
+        ahead_ps = self._ahead(now_ps, nic, report.at_ps)
+
+        def when(at_ps: int) -> int:
+            return min(at_ps + ahead_ps, now_ps)
+
+        self._crossings.hear(nic, [one._replace(at_ps=when(one.at_ps)) for one in report.rounds])
         if report.lost:
-            # The agent's own clock only says how long ago it was: clocks of hosts differ.
-            at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
+            at_ps = [when(one.at_ps) for one in report.lost]
             new = self._unexplained(at_ps, report.lost)
             self._count(at_ps, report.lost)
             self._losses.extend(map(_Lost, at_ps, report.lost, new))
@@ -182,6 +196,13 @@ class Collector:
             self._losses.popleft()
         self._take_back(report.late)
         return [each for burst in report.bursts for each in self._hear_burst(now_ps, nic, burst)]
+
+    def _ahead(self, now_ps: int, nic: int, at_ps: int) -> int:
+        """How far this clock is ahead of an agent's that now tells of `at_ps`."""
+        ahead_ps, since_ps = self._clocks.get(nic, (now_ps - at_ps, now_ps))
+        ahead_ps = min(now_ps - at_ps, ahead_ps + (now_ps - since_ps) // DRIFT)
+        self._clocks[nic] = ahead_ps, now_ps
+        return ahead_ps
 
     def counted(self, now_ps: int, nic: int, burst: BurstReport) -> None:
         """Process an agent's count of a burst."""
@@ -368,7 +389,8 @@ class Collector:
             crossed = round(verdict.lost / verdict.rate)
             place = self.places[verdict.cause] = Place(
                 where, verdict.kind, verdict.cause, verdict.since_ps, last_ps, now_ps,
-                verdict.rate, verdict.lost, crossed, verdict.nats, crossed_before=crossed,
+                verdict.rate, verdict.lost, crossed, verdict.nats,
+                uncounted=self._crossings.total(verdict.cause, now_ps) - crossed,
             )  # fmt: skip
             self._withdraw_links_of(verdict.cause, now_ps)
             return place
@@ -382,8 +404,7 @@ class Collector:
             hit = self._mask(cause)[routes].any(axis=1) & (when > place.named_ps)
             if place.is_dark or not hit.any():
                 continue
-            periods = (place.last_ps - place.named_ps) / self.schedule.period_ps
-            crossed = place.crossed_before + round(periods * float(self._crossed[cause]))
+            crossed = round(self._crossings.total(cause, place.last_ps) - place.uncounted)
             place.lost += int(hit.sum())
             place.crossed = max(crossed, place.lost)
             place.rate = place.lost / place.crossed
@@ -431,7 +452,9 @@ class Collector:
         found = []
         for cause, place in list(self.places.items()):
             quiet = (now_ps - place.last_ps) / self.schedule.period_ps
-            expected = quiet * float(self._crossed[cause]) * place.rate
+            crossed = self._crossings
+            since = crossed.total(cause, now_ps) - crossed.total(cause, place.last_ps)
+            expected = since * place.rate
             if quiet >= OVER_PERIODS and expected >= OVER_LOSSES:
                 place.until_ps = place.last_ps
                 del self.places[cause]
@@ -468,8 +491,7 @@ class Collector:
         first = np.array([min(grouped[key]) for key in keys], np.int64)
         last = np.array([max(grouped[key]) for key in keys], np.int64)
         periods = (now_ps - from_ps) / schedule.period_ps
-        crossed = np.maximum(self._crossed - self._missing(now_ps), 0) * periods
-        crossed = np.ceil(crossed).astype(np.int64)
+        crossed = self._crossings.between(from_ps, now_ps, frozenset(self.silent(now_ps)))
         for column in causes.of_routes(schedule.fabric, routes):  # of agents that have left since
             least = np.zeros(len(crossed), np.int64)
             weigh.total(column[None], lost, least)
@@ -479,30 +501,6 @@ class Collector:
         bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
         bursts += [self._result(now_ps, one) for one in self._bursts.values() if one.sent]
         return _merged(evidence.joined([probes, *bursts]))
-
-    def _missing(self, now_ps: int) -> np.ndarray:
-        """[causes] crossings of a period that silent agents do not send or do not count."""
-        silent = frozenset(self.silent(now_ps))
-        if self._of_missing is None or self._of_missing[0] != silent:
-            self._of_missing = (silent, self._crossings_of(silent))
-        return self._of_missing[1]
-
-    def _crossings_of(self, nics: Iterable[int]) -> np.ndarray:
-        schedule = self.schedule
-        found = np.zeros(causes.count(schedule.fabric))
-        gone = sorted(nics)
-        if not gone:
-            return found
-        fabric = schedule.fabric
-        numbers = np.arange(schedule.n_probes)
-        sender = numbers // (schedule.per_port * fabric.n_planes)
-        own = np.isin(sender, gone)
-        for turn in range(TURNS):
-            routes = schedule.routes(turn)
-            deaf = np.isin(schedule.answers(turn, numbers), gone)
-            for column in causes.of_routes(fabric, routes[own | deaf]):
-                found += np.bincount(column[column >= 0], minlength=len(found))
-        return found / TURNS
 
     # --- bursts
 
@@ -552,6 +550,7 @@ class Collector:
             return []
         burst.sent.add(nic)
         burst.lost |= _own(said.lost, (burst.src == nic) & (burst.dst == nic))
+        burst.unknown |= _own(said.unknown, burst.src == nic)
         if burst.sent != burst.senders:
             return []
         if burst.receivers and not burst.counting:
@@ -576,6 +575,7 @@ class Collector:
         known = ~self._is_dark(routes)
         known &= _among(src, burst.sent) & (own | _among(dst, burst.counted))
         rows = np.arange(len(routes))
+        known &= ~_among(rows, burst.unknown)
         lost = np.where(own, _among(rows, burst.lost), ~_among(rows, burst.heard))
         return evidence.of_burst(
             self.schedule.fabric,
@@ -601,6 +601,7 @@ class Collector:
 
     def _forget(self, now_ps: int) -> None:
         longest = max(*LONG_PS, WINDOW_PERIODS * self.schedule.period_ps)
+        self._crossings.forget(now_ps - longest)
         while self._losses and self._losses[0].at_ps < now_ps - longest:
             self._losses.popleft()
         # Losses that a known place explains are needed until it is clear that nothing larger

@@ -25,6 +25,7 @@ from typing import Any
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import places as fabric_places
 from openmrc.live.closing import Closing
+from openmrc.ops import causes
 from openmrc.ops.mapper import admission, words
 from openmrc.ops.mapper.collector import STALE_PS, Collector, Count, Order, Place, Said
 from openmrc.ops.mapper.history import History, Row
@@ -404,7 +405,7 @@ class Controller(Closing):
                 "mapper",
             )
             for place in self._collector.places.values()
-            if place.rate >= DENIED_RATE_MIN
+            if place.rate >= DENIED_RATE_MIN and place.kind != causes.NIC  # whom no path avoids
         ]
         made = self._denylist.changed([*found, *self._own], now_us)
         if len(made.entries) > denylist.ENTRIES_MAX:

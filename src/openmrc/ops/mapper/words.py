@@ -5,7 +5,9 @@ message of any other form is an `InputError`, and ends the connection.
 
     agent       {"join": NIC, "schedule": {...}}   (the first message of the line names a key's NIC)
                 {"report": {"at_us", "periods", "lost": [[number, turn, at_us], ...], "late": [...],
-                            "bursts": [[burst, [row, ...]], ...], "down": [plane, ...]}}
+                            "bursts": [[burst, [lost row, ...], [unknown row, ...]], ...],
+                            "rounds": [[turn, at_us, [number, ...] or null], ...],
+                            "down": [plane, ...]}}
                 {"counted": burst, "heard": [row, ...]}
     controller  {"welcome": version}, {"burst": number, "port": port, "n": n}, {"count": burst},
                 {"denylist": {...}}
@@ -13,16 +15,16 @@ message of any other form is an `InputError`, and ends the connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from openmrc.errors import InputError
-from openmrc.ops.mapper.agent import REPORTED_MAX, BurstReport, Loss, Report
+from openmrc.ops.mapper.agent import REPORTED_MAX, BurstReport, Loss, Report, Round
 from openmrc.ops.mapper.collector import Count, Order
 from openmrc.ops.schedule import BURST_MAX, TURNS, Schedule
 from openmrc.units import US
 
-BURSTS_MAX = 1024  # of one report
+BURSTS_MAX = ROUNDS_MAX = 1024  # of one report
 NUMBER_MAX = 1 << 31
 TIME_MAX_US = (1 << 62) // US
 PERIODS_MAX = 1 << 20
@@ -72,7 +74,8 @@ def said(report: Report, down: list[int]) -> dict[str, Any]:
             "periods": report.periods,
             "lost": losses(report.lost),
             "late": losses(report.late),
-            "bursts": [[one.burst, list(one.lost)] for one in report.bursts],
+            "bursts": [[one.burst, list(one.lost), list(one.unknown)] for one in report.bursts],
+            "rounds": [[one.turn, one.at_ps // US, one.numbers] for one in report.rounds],
             "down": down,
         }
     }
@@ -117,6 +120,7 @@ def read(message: Mapping[str, Any], schedule: Schedule, nic: int) -> Reported |
         lost=_losses(body, "lost", schedule, nic),
         late=_losses(body, "late", schedule, nic),
         bursts=[_burst(one) for one in bursts],
+        rounds=[_round(one, schedule, nic) for one in _list(body, "rounds", ROUNDS_MAX)],
     )
     n_planes = schedule.fabric.n_planes
     return Reported(report, _numbers(body, "down", n_planes, n_planes))
@@ -147,16 +151,34 @@ def _losses(body: Mapping[str, Any], key: str, schedule: Schedule, nic: int) -> 
             raise InputError(f"{key}: no probe of this schedule")
         found.append(Loss(number, turn, at_us * US))
     for turn in {one.turn for one in found}:
-        judges = schedule.judges(turn, [one.number for one in found if one.turn == turn])
-        if foreign := set(judges.tolist()) - {nic}:
-            raise InputError(f"{key}: a probe that nic {min(foreign)} judges, not nic {nic}")
+        _check_own(key, schedule, nic, turn, [one.number for one in found if one.turn == turn])
     return found
 
 
+def _check_own(key: str, schedule: Schedule, nic: int, turn: int, numbers: Sequence[int]) -> None:
+    judges = schedule.judges(turn, numbers)
+    if foreign := set(judges.tolist()) - {nic}:
+        raise InputError(f"{key}: a probe that nic {min(foreign)} judges, not nic {nic}")
+
+
+def _round(row: Any, schedule: Schedule, nic: int) -> Round:
+    if not isinstance(row, list) or len(row) != 3:
+        raise InputError("rounds: [turn, at_us, numbers or null] is accepted")
+    turn, at_us, listed = row
+    if not _is_number(turn, TURNS) or not _is_number(at_us, TIME_MAX_US):
+        raise InputError("rounds: no turn of this schedule, or no time")
+    if listed is None:
+        return Round(turn, at_us * US)
+    numbers = _numbers({"rounds": listed}, "rounds", schedule.n_probes, REPORTED_MAX)
+    _check_own("rounds", schedule, nic, turn, numbers)
+    return Round(turn, at_us * US, numbers)
+
+
 def _burst(row: Any) -> BurstReport:
-    if not isinstance(row, list) or len(row) != 2 or not _is_number(row[0], NUMBER_MAX):
-        raise InputError("bursts: [burst, rows] is accepted")
-    return BurstReport(row[0], _numbers({"rows": row[1]}, "rows", BURST_MAX, BURST_MAX), ())
+    if not isinstance(row, list) or len(row) != 3 or not _is_number(row[0], NUMBER_MAX):
+        raise InputError("bursts: [burst, lost rows, unknown rows] is accepted")
+    lost, unknown = (_numbers({"rows": one}, "rows", BURST_MAX, BURST_MAX) for one in row[1:])
+    return BurstReport(row[0], lost, (), unknown)
 
 
 def _is_number(value: Any, most: int) -> bool:
