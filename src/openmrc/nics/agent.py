@@ -1,6 +1,6 @@
 """The agent of a NIC: it gives it its EVs, hears what becomes of them, probes, and denies.
 
-It knows the NIC by the C API alone (`nic.Nic`), and has no clock: `round` is one period of the
+It knows the NIC by the C API alone (`nic.Nic`), and gets its clock: `round` is one period of the
 schedule. Its reports are those of the mapper's agents, so that the mapper's controller judges them.
 
 **When is a probe lost?** An answer may be late because a host stands still, ours or the other. So
