@@ -89,7 +89,7 @@ def test_a_call_that_does_not_return_holds_nobody(
 
 
 def test_a_device_may_take_any_time_to_open(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[None] = []
 
     def waits() -> bool:
         asked.append(None)

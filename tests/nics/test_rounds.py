@@ -131,7 +131,7 @@ def test_a_nic_that_answers_nothing_for_a_second_is_lost(story: Story) -> None:
 def test_while_our_own_host_stands_still_nothing_is_lost(story: Story) -> None:
     story.nic.answers = lambda to, ev: False
     assert story.round() == (set(), [])
-    calls = []
+    calls: list[None] = []
 
     def at_first(to: int, ev: Ev) -> bool:
         """Only the first batch is answered, in part."""
