@@ -9,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,15 @@ def test_the_glossary_has_every_abbreviation(page: str) -> None:
     used = re.findall(r"\b[A-Z]\w*[A-Z0-9]\w*\b", prose)
     terms_used = {word.removesuffix("s") for word in used if "_" not in word}  # names of codes
     assert terms_used - known - COMMON_WORDS == set()
+
+
+def test_git_ignores_what_the_readmes_commands_write() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    written = set(re.findall(r"(?:--out |--page |--pcap |out=\"|mrc init )([\w.]+)", text))
+    assert {"results", "loss", "why.html", "nic.pcapng", "first.toml"} <= written
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    ignored = [line.strip("/") for line in lines]
+    assert [name for name in written if not any(fnmatch(name, one) for one in ignored)] == []
 
 
 def test_every_public_name_is_on_the_api_page() -> None:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from openmrc.cli.command import main
 from openmrc.conform import script
 from openmrc.conform.network import NetworkTarget, Where, verdict
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS, run
+from openmrc.conform.targets import live
 from openmrc.conform.tester import limits_of
 from openmrc.errors import InputError
 from openmrc.units import S
@@ -142,6 +144,23 @@ def test_a_device_is_opened_as_a_rule_wants_it() -> None:
     assert (limits["evs_active"], limits["mpr"], limits["trim_nack"]) == (4, 128, False)
     with pytest.raises(InputError, match="with: a device has no colour"):
         limits_of({"colour": 1})
+
+
+def test_nobody_reads_the_live_endpoints_secret_in_a_list_of_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    def popen(words: list[str], env: dict[str, str], **_: Any) -> Any:
+        started.append((words, env))
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(FileNotFoundError), live():
+        pass
+    [(words, env)] = started
+    assert len(bytes.fromhex(env["OPENMRC_SECRET"])) == 32
+    assert env["OPENMRC_SECRET"] not in " ".join(words)
 
 
 def test_our_live_endpoint_passes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,15 @@ def test_the_command_says_it_and_runs_nothing(capsys: pytest.CaptureFixture[str]
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("mrc: about ")
     assert "estimated, for 16,384 NICs, 16,384 queue pairs and 11 million" in line
+
+
+def test_what_is_no_million_is_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text('[fabric]\nnics = 4\n[workload]\nkind = "permutation"\nsize = "1kB"\n')
+    assert main(["run", str(file), "--estimate"]) == 0
+    line = capsys.readouterr().out
+    assert "million" not in line
+    assert re.search(r"4 queue pairs and [1-9]\d* link traversals", line)
 
 
 def test_the_command_prints_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -152,6 +152,32 @@ def test_another_version_is_refused_and_hears_why() -> None:
         assert qp.state == QpState.RESET
 
 
+LONG = {
+    "text": "9" * 200_000,
+    "number": 10**4000,
+    "negative": -(10**3900),
+    "control": "\x1b]0;x\x07" * 40,
+}
+
+
+@pytest.mark.parametrize("version", LONG.values(), ids=LONG)
+def test_a_version_is_repeated_to_nobody_at_length(version: int | str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    hello = json.dumps({"openmrc": version, "nonce": "ab" * NONCE_BYTES})
+    thread = threading.Thread(target=theirs.sendall, args=[hello.encode() + b"\n"])
+    thread.start()
+    line = Line(ours)
+    with pytest.raises(ExchangeError) as refused:
+        line.authenticate(SECRET, CLIENT)
+    line.close()
+    thread.join(PATIENCE_S)
+    theirs.close()
+    assert len(str(refused.value)) < 100
+    assert str(refused.value).isprintable()
+
+
 def test_an_end_that_is_refused_hears_why() -> None:
     """Send queues of different depth: the shallower one refuses, both ends know."""
     with (

@@ -41,6 +41,7 @@ from openmrc.verbs import secret as secret_of
 VERSION = 3
 LINE_MAX = 1 << 20  # bytes of a message
 STRANGER_MAX = 1 << 12  # of one before the proof
+VERSION_END = 1 << 16  # a peer's version is repeated to its user: it is short
 TIMEOUT_S = 30.0  # for one message
 SEND_S = 5.0  # the same for one to a peer that is waited for patiently: it reads at any time
 PROOF_S = 2.0  # for the whole proof of a stranger
@@ -305,8 +306,10 @@ def _nonce() -> str:
 
 def _nonce_of(hello: Mapping[str, Any], mine: str) -> str:
     """The peer's nonce; an error if it is none, or this end's own, reflected."""
-    theirs = str(hello.get("nonce"))
-    if re.fullmatch(_NONCE, theirs) is None or type(hello.get("openmrc")) is not int:
+    theirs, version = str(hello.get("nonce")), hello.get("openmrc")
+    if re.fullmatch(_NONCE, theirs) is None or type(version) is not int:
+        raise ExchangeError(STRANGE)
+    if not 0 <= version < VERSION_END:
         raise ExchangeError(STRANGE)
     if theirs == mine:
         raise ExchangeError(UNKNOWN)

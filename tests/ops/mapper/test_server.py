@@ -193,6 +193,21 @@ def test_an_operators_own_entry_has_an_end(controller: Controller) -> None:
         assert asked(controller, "/denylist", "POST", bad)[0] == 400
 
 
+def test_an_operators_own_entry_is_replaced_and_withdrawn(controller: Controller) -> None:
+    def denied(where: str, for_s: float) -> list[tuple[str, float]]:
+        body = json.dumps({"where": where, "reason": "x", "for_s": for_s})
+        status, listed = asked(controller, "/denylist", "POST", body)
+        assert status == 200
+        return [
+            (one["where"], (one["until_us"] - one["since_us"]) / 10**6) for one in listed["entries"]
+        ]
+
+    assert denied("plane 0 t1 1", 600) == [("plane 0 t1 1", 600)]
+    assert denied("plane 0 t1 1", 60) == [("plane 0 t1 1", 60)]
+    assert denied("plane 1 t1 0", 9) == [("plane 0 t1 1", 60), ("plane 1 t1 0", 9)]
+    assert denied("plane 0 t1 1", 0) == denied("plane 0 t1 1", 0) == [("plane 1 t1 0", 9)]
+
+
 def test_who_does_not_know_the_secret_learns_and_changes_nothing(controller: Controller) -> None:
     for path in ("/state", "/denylist", "/history", "/events", "/"):
         assert asked(controller, path, secret=OTHER)[0] == 401

@@ -147,11 +147,11 @@ class Controller(Closing):
             return self._denylist.as_json()
 
     def deny(self, where: Any, reason: Any, for_s: Any) -> dict[str, Any]:
-        """Add an operator's own entry."""
+        """Add an operator's own entry, in place of that of the same place; with 0 s withdraw it."""
         now_us = self._now_us()
         if isinstance(for_s, bool) or not isinstance(for_s, (int, float)):
             raise InputError("for_s: seconds are accepted")
-        if not 0 < for_s <= OPERATOR_S_MAX:
+        if not 0 <= for_s <= OPERATOR_S_MAX:
             raise InputError(f"for_s: {for_s!r:.40}: up to {OPERATOR_S_MAX} s are accepted")
         row = {
             "where": where,
@@ -162,9 +162,10 @@ class Controller(Closing):
         }
         entry = denylist.entry(self._schedule.fabric, row)
         with self._lock:
-            if len(self._own) >= denylist.ENTRIES_MAX // 2:
+            own = [one for one in self._own if one.where != entry.where]
+            if len(own) >= denylist.ENTRIES_MAX // 2:
                 raise InputError("denylist: it is full")
-            self._own.append(entry)
+            self._own = [*own, entry] if for_s else own
             self._make_denylist(now_us)
             return self._denylist.as_json()
 

@@ -5,7 +5,7 @@ TOKEN`; for a browser, the page asks for it once and keeps it in a cookie, which
 address never carries it: addresses are written to logs and histories.
 
     GET  /denylist                      the document of `denylist`
-    POST /denylist                      {"where", "reason", "for_s"}: an operator's own entry
+    POST /denylist                      {"where", "reason", "for_s"}: an operator's entry; 0: none
     GET  /state                         what loses probes now, and whose agents are silent
     GET  /history?since_us=&until_us=   what lost probes
     GET  /jobs                          which jobs run or ran, and what each lost
