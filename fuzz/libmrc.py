@@ -1,9 +1,10 @@
 """Random sequences of calls to libmrc: no crash, no wild write, and every failure has an errno.
 
-The stub is compiled with AddressSanitizer. A handle or pointer to an object is one that is alive,
-one that is gone, of another kind, NULL or a random number; structures are there, or NULL, with
-random fields, between guards that must stay as they are. Several threads share everything. What is
-done follows from the seed that is printed, but for who of the threads comes first.
+The stub is compiled with AddressSanitizer and UndefinedBehaviorSanitizer. A handle or pointer to an
+object is one that is alive, one that is gone, of another kind, NULL or a random number; structures
+are there, or NULL, with random fields, between guards that must stay as they are. Several threads
+share everything. What is done follows from the seed that is printed, but for who of the threads
+comes first.
 
     python fuzz/libmrc.py --calls 100000 --seed 1
 """
@@ -40,10 +41,11 @@ from openmrc.capi.calls import (
     VERBS_CALLS,
     Call,
 )
-from openmrc.capi.control import controller
+from openmrc.capi.control import configuring
 from openmrc.capi.control import layouts as ctl
 from openmrc.capi.layouts import NUMBERS, Struct
 
+UBSAN = ("-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 PLANE, ELSEWHERE = "127.0.13.1", ("127.0.13.2", 4791)
 GUARD, GUARD_BYTES = 0xA7, 64
 KEPT = 64  # objects of a kind that are remembered, alive or gone
@@ -105,7 +107,10 @@ class Guarded:
 class Fuzzer:
     """One thread's calls."""
 
-    def __init__(self, api: dict[str, Any], pools: dict[str, list[int]], seed: int) -> None:
+    def __init__(
+        self, api: dict[str, Any], pools: dict[str, list[int]], seed: int, control: float
+    ) -> None:
+        self.control = control
         self.api, self.pools, self.rng = api, pools, random.Random(seed)
         every = (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS, *ABSENT_CALLS)
         self.calls = [one for one in every if one.name in api]
@@ -117,8 +122,9 @@ class Fuzzer:
         """How often a function is called."""
         if call in ABSENT_CALLS:
             return 0.05
+        often = self.control if call in CTL_CALLS else 1.0
         posts = any(word in call.name for word in ("post", "poll", "modify_qp", "create", "reg_mr"))
-        return SELDOM.get(call.name, 4.0 if posts else 1.0)
+        return often * SELDOM.get(call.name, 4.0 if posts else 1.0)
 
     def object(self, kind: str) -> int:
         """A handle or pointer to an object, right or wrong."""
@@ -438,12 +444,12 @@ def elsewhere() -> None:
             asking.sendall(json.dumps(told).encode() + b"\n")
 
 
-def run(directory: Path, calls: int, seed: int, threads: int) -> None:
+def run(directory: Path, calls: int, seed: int, threads: int, control: float) -> None:
     """All calls of one seed; the first failure ends it."""
     threading.Thread(target=elsewhere, daemon=True).start()
-    controller.is_privileged = lambda: True
+    configuring.is_privileged = lambda: True
     api, pools = functions(directory), {"key": []}
-    fuzzers = [Fuzzer(api, pools, seed * 1000 + i) for i in range(threads)]
+    fuzzers = [Fuzzer(api, pools, seed * 1000 + i, control) for i in range(threads)]
     failures: list[BaseException] = []
 
     def work(one: Fuzzer) -> None:
@@ -470,28 +476,32 @@ def run(directory: Path, calls: int, seed: int, threads: int) -> None:
 
 
 def main() -> None:
-    """Compile the libraries, and run in a process with AddressSanitizer."""
+    """Compile the libraries, and run in a process with the sanitizers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    words = "how many times as often the functions of mrc_ctl.h are called (1)"
+    parser.add_argument("--control", type=float, default=1.0, help=words)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
-        run(given.inside, given.calls, given.seed, given.threads)
+        run(given.inside, given.calls, given.seed, given.threads, given.control)
         sys.stdout.flush()
         os._exit(0)  # threads of the device may be in the kernel
     with tempfile.TemporaryDirectory() as folder:
-        build.build(Path(folder), build.ASAN)
+        build.build(Path(folder), (*build.ASAN, *UBSAN))
         environment = {
             **os.environ,
             "LD_PRELOAD": build.sanitizer(),
+            "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
             "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python's own are many
             "OPENMRC_INTERFACES": PLANE,
         }
         environment.pop("OPENMRC_HOST", None)
         words = [sys.executable, __file__, "--inside", folder, "--calls", str(given.calls)]
         words += ["--seed", str(given.seed), "--threads", str(given.threads)]
+        words += ["--control", str(given.control)]
         sys.exit(subprocess.run(words, env=environment, check=False).returncode)
 
 

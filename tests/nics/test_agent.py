@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openmrc.capi import devices
-from openmrc.capi.control import controller, formats
+from openmrc.capi.control import configuring, formats
 from openmrc.capi.control.profiles import DENIED, GOOD, State
 from openmrc.capi.places import Refused
 from openmrc.fabric import places
@@ -80,7 +80,7 @@ def story(api: Api, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with Inside(multiplane(6, 2, 10**9, 2, 2, 0, 0)) as fabric:
         monkeypatch.setenv("OPENMRC_HOST", "within this process")
         monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
-        monkeypatch.setattr(controller, "is_privileged", lambda: True)
+        monkeypatch.setattr(configuring, "is_privileged", lambda: True)
         monkeypatch.setattr(agents, "AGAIN_PS", 200 * MS)
         found = Story(fabric, api, library)
         yield found

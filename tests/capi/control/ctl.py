@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from openmrc.capi.control import formats, layouts
-from openmrc.capi.control.controller import C, E, F
 from openmrc.capi.control.formats import UNPOPULATED, Ev
 from openmrc.capi.control.layouts import EV_BYTES, NUMBERS
+from openmrc.capi.control.structures import C, E, F
 from openmrc.capi.layouts import Struct
 from openmrc.capi.places import Block
 from openmrc.verbs import QueuePair

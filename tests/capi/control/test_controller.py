@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from openmrc.capi import devices, layouts
-from openmrc.capi.control import controller, formats
+from openmrc.capi.control import configuring, formats
 from openmrc.capi.control import layouts as ctl_layouts
-from openmrc.capi.control.controller import C, E, F
 from openmrc.capi.control.layouts import NUMBERS
+from openmrc.capi.control.structures import C, E, F
 from openmrc.capi.places import Block
 from openmrc.fabric.clos import multiplane
 from openmrc.verbs import QueuePair
@@ -53,7 +53,7 @@ def fabric() -> Iterator[Inside]:
 def ctl(fabric: Inside, api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ctl]:
     monkeypatch.setenv("OPENMRC_HOST", "within this process")
     monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
-    monkeypatch.setattr(controller, "is_privileged", lambda: True)
+    monkeypatch.setattr(configuring, "is_privileged", lambda: True)
     there = Open(api)
     yield Ctl(there, fabric)
     api("ibv_close_device", there.context)
@@ -404,7 +404,7 @@ def test_without_the_capability_nothing_is_told_or_done(
     ctl: Ctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = ctl.queue()
-    monkeypatch.setattr(controller, "is_privileged", lambda: False)
+    monkeypatch.setattr(configuring, "is_privileged", lambda: False)
     refused(port(ctl, 1), errno.EPERM)
     refused(port(ctl, 1, 0), errno.EPERM)
     refused(ctl.modify("ev_fmt", 1, F["STATE"], profile_state=OFFLINE), errno.EPERM)
