@@ -69,6 +69,18 @@ def test_what_was_asked_before_the_fault_speaks_for_nothing_however_late_it_is_t
     assert story.hear(range(4, 12), BROKE_PS + MS, late_ps + HOLD_PS) == [DEAD]
 
 
+def test_what_is_told_after_the_name_was_lost_as_well_as_it_crossed() -> None:
+    """Else a switch that lets nothing through would seem to lose a part, and its cables all."""
+    story = Story()
+    for period in range(10):
+        story.hear(range(12), period * PERIOD_PS, period * PERIOD_PS)
+    assert story.hear(range(8), BROKE_PS, BROKE_PS + 5 * MS) == [DEAD]
+    assert story.hear(range(8, 12), BROKE_PS, BROKE_PS + 6 * MS) == []
+    assert story.hear(range(12), BROKE_PS + PERIOD_PS, BROKE_PS + PERIOD_PS) == []
+    [place] = story.collector.places.values()
+    assert place.rate == 1.0
+
+
 def test_crossings_are_counted_by_the_time_at_which_they_were_asked() -> None:
     told = crossings.Told(SCHEDULE)
     own = int(SCHEDULE.routes(0, [0])[0, 0])  # the cable of NIC 0 on plane 0

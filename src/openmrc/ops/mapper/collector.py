@@ -398,10 +398,12 @@ class Collector:
         return None
 
     def _count(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> None:
-        """How much known places have lost since they were named: not all of it is remembered."""
+        """How much known places have lost that is told after they were named: not all of it is
+        remembered.
+        """
         when, routes = np.array(at_ps), self._routes_of(losses)
         for cause, place in self.places.items():
-            hit = self._mask(cause)[routes].any(axis=1) & (when > place.named_ps)
+            hit = self._mask(cause)[routes].any(axis=1) & (when >= place.since_ps)
             if place.is_dark or not hit.any():
                 continue
             crossed = round(self._crossings.total(cause, place.last_ps) - place.uncounted)
