@@ -30,7 +30,14 @@ def told(*where: str, over: np.ndarray = EVERY, lost: int = 4096) -> list[str]:
     """The lines, if all paths that cross these directed ports lose packets with so much data."""
     bad = np.concatenate([ports(FABRIC, place) for place in where])
     narrow_bytes = np.where(np.isin(over, bad).any(axis=1), lost, 0)
-    return narrow.lines(FABRIC, narrow.Paths(over, narrow_bytes), 120)
+    return lines(over, narrow_bytes)
+
+
+def lines(over: np.ndarray, narrow_bytes: np.ndarray, rested: int = 0) -> list[str]:
+    """Narrow paths carried 9 packets, all others 90 but for the first ones, which rested since."""
+    packets = np.where(narrow_bytes > 0, 9, 90)
+    packets[np.flatnonzero(narrow_bytes == 0)[:rested]] = 9
+    return narrow.lines(FABRIC, narrow.Paths(over, narrow_bytes, packets), 120)
 
 
 def words(place: str, n: int, lost: str = "4,096", of: int | None = None) -> str:
@@ -65,13 +72,31 @@ def test_what_the_same_paths_cross_cannot_be_told_apart() -> None:
     assert found == [words("plane 1 t0 0 > t1 0 or plane 1 t0 1 < t1 0", 1)]
 
 
-def test_a_path_that_carried_its_data_before_does_not_hide_the_place() -> None:
-    bad = np.where(np.isin(EVERY, ports(FABRIC, "plane 1 t0 0 > t1 1")).any(axis=1), 4096, 0)
-    bad[np.flatnonzero(bad)[:3]] = 0  # and rests since
-    found = narrow.lines(FABRIC, narrow.Paths(EVERY, bad), 120)
+def test_a_path_that_rests_since_does_not_hide_the_place() -> None:
+    across = np.isin(EVERY, ports(FABRIC, "plane 1 t0 0 > t1 1")).any(axis=1)
+    order = np.argsort(~across, kind="stable")  # those across it first
+    narrow_bytes = np.where(across, 4096, 0)[order]
+    narrow_bytes[:3] = 0
+    found = lines(EVERY[order], narrow_bytes, rested=3)
     assert found == [words("plane 1 t0 0 > t1 1", 29, of=32)]
 
 
+def test_a_path_that_still_carries_clears_all_it_crosses() -> None:
+    """All uplinks of a T0 are bad: a NIC below it is not, for its neighbours reach it."""
+    every = paths([(src, dst) for src in range(12) for dst in range(12) if src != dst])
+    bad = np.isin(every, ports(FABRIC, "plane 1 t0 0 < t1 0")).any(axis=1)
+    bad |= np.isin(every, ports(FABRIC, "plane 1 t0 0 < t1 1")).any(axis=1)
+    found = lines(every, np.where(bad, 4096, 0))
+    assert found == [words("plane 1 t0 0 < t1 0", 32), words("plane 1 t0 0 < t1 1", 32)]
+
+
+def test_what_no_place_explains_is_told_of_its_plane() -> None:
+    narrow_bytes = np.where(np.arange(len(EVERY)) == 2, 4096, 0)
+    twice = np.vstack([EVERY, EVERY])  # of two queue pairs, one of which carries on
+    found = lines(twice, np.concatenate([narrow_bytes, 0 * narrow_bytes]))
+    assert found == [words("plane 1", 1, of=len(EVERY))]
+
+
 def test_without_narrow_paths_nothing_is_said() -> None:
-    assert narrow.lines(FABRIC, narrow.Paths(EVERY, np.zeros(len(EVERY), np.int64)), 120) == []
-    assert narrow.lines(FABRIC, narrow.Paths(EVERY[:0], np.zeros(0, np.int64)), 120) == []
+    assert lines(EVERY, np.zeros(len(EVERY), np.int64)) == []
+    assert lines(EVERY[:0], np.zeros(0, np.int64)) == []

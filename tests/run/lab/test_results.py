@@ -27,7 +27,7 @@ COUNTERS = (
 
 SCENARIO = {"fabric": {"nics": 2, "planes": 2, "t0_down": 2}}
 FABRIC = make_scenario(SCENARIO | {"workload": {"kind": "permutation"}}).build()[0]
-PATHS = [(FABRIC.ev(0, 0), 0), (FABRIC.ev(1, 0), 2048)]  # EV, narrow_bytes
+PATHS = [(FABRIC.ev(0, 0), 0, 90), (FABRIC.ev(1, 0), 2048, 9)]  # EV, narrow_bytes, packets
 
 
 def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:

@@ -239,7 +239,7 @@ class Agent:
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
             used = [ev for ev in end.evs() if ev["packets"] or ev["narrow_bytes"]]
-            paths = [(ev["ev"], ev["narrow_bytes"]) for ev in used]
+            paths = [(ev["ev"], ev["narrow_bytes"], ev["packets"]) for ev in used]
             known = {"paths": paths, "probe_bytes": self._device.probe_bytes}
             self._line.send({"qp": {**one, **known, **end.counters()}})
         self._line.send({"end": self._device.counters(), "astray": self._astray()})

@@ -144,13 +144,13 @@ def _qp_errors(plan: Plan, heard: Heard) -> list[str]:
 def _narrow_paths(fabric: Fabric, traffic: Traffic, heard: Heard) -> list[str]:
     """A line for each place where senders believe the MTU to be too small."""
     rows = [
-        (traffic.qp_src[one["qp"]], traffic.qp_dst[one["qp"]], ev, narrow_bytes)
+        (traffic.qp_src[one["qp"]], traffic.qp_dst[one["qp"]], *path)
         for one in heard.qps
         if one["sends"]
-        for ev, narrow_bytes in one["paths"]
+        for path in one["paths"]
     ]
-    src, dst, evs, narrow_bytes = np.array(rows, np.int64).reshape(-1, 4).T
-    paths = narrow.Paths(routes(fabric, src, dst, evs), narrow_bytes)
+    src, dst, evs, narrow_bytes, packets = np.array(rows, np.int64).reshape(-1, 5).T
+    paths = narrow.Paths(routes(fabric, src, dst, evs), narrow_bytes, packets)
     return narrow.lines(fabric, paths, heard.qps[0]["probe_bytes"])
 
 
