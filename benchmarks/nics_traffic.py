@@ -1,0 +1,367 @@
+"""A transfer over libmrc: a T1 falls silent, is named and denied by MRC's C API, and is healed.
+
+    .venv/bin/python benchmarks/nics_traffic.py [--blocks N]
+
+The lab of `nics.py`. On two hosts of it this program controls the NIC, as `mrc ops nic` does, and
+in the same process a program in C (`nics_traffic.c`) writes from one to the other, by queue pairs
+that name the EV profile of the controller. Printed is what the story says:
+
+- the latency of small writes, alone and while the profile changes a thousand times a second, in
+  blocks that take turns: the 99th percentile of both, and their ratio;
+- a T1 falls silent: when its EV is DENIED at the sender, and what the running transfer noticed;
+- the next queue pair never uses it; healed, both use it again;
+- the controller is killed: the transfer goes on, as fast as before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mapper import COME_S, PERIOD_MS
+from nics import SCENARIO, SETTLE_S, Nics
+
+from openmrc.capi import build, entry, hot
+from openmrc.capi.control.profiles import DENIED, GOOD
+from openmrc.live.lab import Lab, run_lab
+from openmrc.live.lab.topology import MANAGEMENT_ROUTER
+from openmrc.nics.agent import PROFILE, NicAgent
+from openmrc.nics.library import Library
+from openmrc.nics.nic import MODIFY_STATE, Entry
+from openmrc.nics.run import run
+from openmrc.ops import evs
+from openmrc.ops.mapper import words
+from openmrc.ops.mapper.command import HTTP_PORT, PORT
+from openmrc.ops.mapper.link import Link
+from openmrc.run.lab.spec import lab_spec
+from openmrc.say import say
+from openmrc.scenario.scenario import load_lab
+from openmrc.units import MS, NS
+from openmrc.verbs import QpAttributes, hostfile
+from openmrc.verbs.advised import Follower
+from openmrc.verbs.cabled import prepare
+from openmrc.wire import addresses
+
+FROM, TO = 0, 2  # NICs of two T0s
+DEAD = "plane 0 t1 1"
+ROOM, SMALL, LARGE = 1 << 16, 64, 1 << 14  # bytes
+WRITES = 400  # of a new queue pair, and of a block of small ones
+CHANGES_PER_S = 1000
+PROGRAM = Path(__file__).with_suffix(".c")
+PATIENCE_S = 60.0
+
+
+class Peer(ctypes.Structure):
+    """`struct peer` of the program."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("qpn", "psn", "rkey", "own_psn")),
+        ("address", ctypes.c_uint64),
+        ("gid", ctypes.c_uint8 * 16),
+    )
+
+
+def wait_for(what: Callable[[], Any]) -> Any:
+    until = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        if time.monotonic() > until:
+            raise SystemExit(f"not within {PATIENCE_S:g} s")
+        time.sleep(0.005)
+    return found
+
+
+# --- on a host
+
+
+class Host:
+    """A NIC with its agent, and the queue pairs of this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        about = hostfile.read(None)
+        _, fabric = hostfile.section(about, None)
+        schedule = evs.make(fabric, 10, PERIOD_MS * MS, 0.01)
+        self.nic, self.api = int(about["nic"]), Library(directory / build.LIBMRC)
+        gids = [addresses.ipv6(nic, 0).packed for nic in range(fabric.n_nics)]
+        self.agent = NicAgent(
+            self.api, schedule, self.nic, gids, say, lambda: time.monotonic_ns() * NS
+        )
+        self.agent.start()
+        secret = hostfile.secret(None)
+        url = f"http://{MANAGEMENT_ROUTER}:{HTTP_PORT}"
+        self.follower = Follower(self.agent, url, secret)
+        link = Link(str(MANAGEMENT_ROUTER), PORT, secret, words.join(schedule, self.nic), say)
+        threading.Thread(
+            target=run, args=(self.agent, link, lambda _: None, lambda: False), daemon=True
+        ).start()
+        assert entry.verbs.nic is not None
+        self.device = entry.verbs.nic.device
+
+    def said(self, name: str, content: Any = None) -> Any:
+        """Write a file that the other host reads, or wait for one."""
+        file = self.directory / name
+        if content is None:
+            wait_for(file.exists)
+            return json.loads(file.read_text())
+        file.with_suffix(".new").write_text(json.dumps(content))
+        file.with_suffix(".new").rename(file)
+        return None
+
+
+def receive(there: Host) -> None:
+    """Accept every queue pair that the sender makes."""
+    memory = there.device.reg_mr(bytearray(ROOM))
+    cq = there.device.create_cq()
+    print(json.dumps("ready"), flush=True)
+    for number in range(1 << 30):
+        while not (there.directory / f"{number}.from").exists():
+            time.sleep(0.01)
+        pair = there.device.create_qp(cq)
+        pair.connect(QpAttributes(**there.said(f"{number}.from")))
+        about = [asdict(pair.attributes), memory.addr, memory.rkey]
+        there.said(f"{number}.to", about)
+
+
+class Sender:
+    """Queue pairs of the program in C, by number; each method is a command."""
+
+    def __init__(self, there: Host) -> None:
+        self.there, self.pairs = there, list[tuple[int, Peer, int]]()
+        self.c = ctypes.CDLL(str(there.directory / "traffic.so"))
+        self.c.transfer_new.restype = ctypes.c_void_p
+        self.written, self.failed, self.longest_ns = 0, 0, 0
+        self.changes = 0
+        self._changing = threading.Event()
+        threading.Thread(target=self._change, daemon=True).start()
+
+    def new(self) -> int:
+        """Connect one more queue pair; return its number."""
+        number, pair = len(self.pairs), self.c.transfer_new(ROOM)
+        qpn = self.c.transfer_qpn(ctypes.c_void_p(pair))
+        [own] = [one.attributes for one in self.there.device.queue_pairs if one.qp_num == qpn]
+        self.there.said(f"{number}.from", asdict(own))
+        about, address, rkey = self.there.said(f"{number}.to")
+        gid = (ctypes.c_uint8 * 16)(*addresses.ipv6(TO, 0).packed)
+        peer = Peer(about["qp_num"], about["psn"], rkey, own.psn, address, gid)
+        code = self.c.transfer_meet(
+            ctypes.c_void_p(pair), ctypes.byref(peer), ctypes.c_uint64(PROFILE)
+        )
+        if code:
+            raise SystemExit(f"transfer_meet: {os.strerror(code)}")
+        self.pairs.append((pair, peer, qpn))
+        return number
+
+    def write(self, number: int, size: int, n: int) -> list[int]:
+        """Write `n` times; return how long each took, ns."""
+        pair, peer, _ = self.pairs[number]
+        took = (ctypes.c_uint64 * n)()
+        code = self.c.transfer_write(ctypes.c_void_p(pair), ctypes.byref(peer), size, n, took)
+        if code:
+            raise SystemExit(f"transfer_write: {os.strerror(code)}")
+        return list(took)
+
+    def flow(self, number: int) -> None:
+        """Write on and on."""
+
+        def forever() -> None:
+            while True:
+                took = self.write(number, LARGE, 10)
+                self.written += len(took)
+                self.longest_ns = max(self.longest_ns, *took)
+
+        threading.Thread(target=forever, daemon=True).start()
+
+    def seen(self) -> list[float]:
+        """How many writes there were since the last call, and the longest of them in ms."""
+        found = [self.written, self.longest_ns / 1e6]
+        self.written = self.longest_ns = 0
+        return found
+
+    def packets(self, number: int) -> dict[str, int]:
+        """How many packets each EV has carried."""
+        qpn = self.pairs[number][2]
+        [pair] = [one for one in self.there.device.queue_pairs if one.qp_num == qpn]
+        return {f"{one['plane']} {one['ev']}": one["packets"] for one in pair.evs()}
+
+    def denied(self) -> list[str]:
+        """The EVs that are DENIED."""
+        return [
+            f"{ev.port - 1} {int.from_bytes(ev.value[:4], 'big')}" for ev in self.there.agent.denied
+        ]
+
+    def change(self, on: bool) -> int:
+        """Change the profile a thousand times a second, or no more; return how often it was."""
+        (self._changing.set if on else self._changing.clear)()
+        found, self.changes = self.changes, 0
+        return found
+
+    def _change(self) -> None:
+        """An EV is DENIED and allowed again, in turn."""
+        # a context of its own: the agent's waits for probes
+        api, own = Library(self.there.directory / build.LIBMRC), self.there.agent.evs[-1]
+        while True:
+            self._changing.wait()
+            due = time.monotonic()
+            while self._changing.is_set():
+                for state in (DENIED, GOOD):
+                    entry_ = Entry(own, state=state)
+                    api.modify_ev_profile(PROFILE, op=(MODIFY_STATE, [entry_]))
+                    self.changes += 1
+                due += 2 / CHANGES_PER_S
+                time.sleep(max(due - time.monotonic(), 0))
+
+
+def on_host(directory: Path) -> None:
+    """Receive, or obey commands, a line each."""
+    there = Host(directory)
+    if there.nic == TO:
+        receive(there)
+    sender = Sender(there)
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        print(json.dumps(getattr(sender, name)(*given)), flush=True)
+
+
+# --- beside the lab
+
+
+class Traffic(Nics):
+    """The agents of two NICs are this program."""
+
+    def start_agent(self, nic: int) -> None:
+        if nic not in (FROM, TO):
+            super().start_agent(nic)
+            return
+        every = range(self.fabric.n_nics)
+        with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
+            self.agents[nic] = subprocess.Popen(
+                [sys.executable, __file__, "--host", str(self.scenario.parent)],
+                env={**os.environ, **self.lab.environment(every, nic)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.log,
+                text=True,
+            )
+
+    def ask(self, *words_: Any) -> Any:
+        """What the sender answers to a command."""
+        at = self.agents[FROM]
+        if words_:
+            at.stdin.write(json.dumps(words_) + "\n")
+            at.stdin.flush()
+        return json.loads(at.stdout.readline())
+
+
+def tell(bench: Traffic) -> None:
+    first = bench.ask("new")
+    bench.ask("flow", first)
+    time.sleep(SETTLE_S)
+    bench.ask("seen")
+    time.sleep(SETTLE_S)
+    writes, longest_ms = bench.ask("seen")
+    print(
+        f"healthy: {writes / SETTLE_S:.0f} writes of 16 KiB a second, at most {longest_ms:.0f} ms"
+    )
+    began = time.monotonic()
+    bench.lab.fail(DEAD, "switch-silent")
+    [dead] = wait_for(lambda: bench.ask("denied"))
+    rows = bench.rows("SELECT place, named_us, since_us FROM place")
+    print(
+        f"{DEAD} silent: its EV is DENIED after {1e3 * (time.monotonic() - began):.0f} ms", end=""
+    )
+    print(f"; named {[row[0] for row in rows]}")
+    writes, longest_ms = bench.ask("seen")
+    print(f"  the transfer went on: {writes} writes meanwhile, at most {longest_ms:.0f} ms")
+    later = bench.ask("new")
+    bench.ask("write", later, LARGE, WRITES)
+    used = bench.ask("packets", later)
+    print(f"  the next queue pair: {used.get(dead, 0)} of {sum(used.values())} packets on it")
+    bench.lab.heal(DEAD)
+    wait_for(lambda: not bench.ask("denied"))
+    bench.ask("write", later, LARGE, WRITES)
+    print(f"healed: {bench.ask('packets', later)[dead]} packets of that queue pair on it since")
+    bench.ask("seen")
+    bench.controller.kill()
+    bench.controller.wait()
+    time.sleep(SETTLE_S)
+    writes, longest_ms = bench.ask("seen")
+    print(f"controller killed: {writes / SETTLE_S:.0f} a second, at most {longest_ms:.0f} ms")
+
+
+def latency(bench: Traffic, blocks: int) -> None:
+    pair = bench.ask("new")
+    bench.ask("write", pair, SMALL, WRITES)
+    found: dict[bool, list[np.ndarray]] = {False: [], True: []}
+    n, took_s = 0, 0.0
+    for block in range(2 * blocks):
+        changing = block % 4 in (1, 2)  # neither is always first
+        bench.ask("change", changing)
+        began = time.monotonic()
+        found[changing].append(np.array(bench.ask("write", pair, SMALL, WRITES)))
+        took_s += (time.monotonic() - began) * changing
+        n += bench.ask("change", False)
+    ratios = [
+        np.percentile(b, 99) / np.percentile(a, 99)
+        for a, b in zip(found[False], found[True], strict=True)
+    ]
+    alone, changed = (np.percentile(np.concatenate(found[on]), 99) / 1e3 for on in (False, True))
+    print(f"{SMALL} B: p99 {alone:.0f} us alone, {changed:.0f} us at", end=" ")
+    print(f"{n / took_s:.0f} changes a second; ratio {changed / alone:.2f}", end=", ")
+    print(f"of blocks in the median {np.median(ratios):.2f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--blocks", type=int, default=10, help="of 400 small writes, of each kind")
+    parser.add_argument("--only", choices=["story", "latency"], help="one part")
+    parser.add_argument("--host", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.host:
+        on_host(arguments.host)
+        return 0
+    prepare()
+    hot.warm_up()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        scenario = directory / "lab.toml"
+        scenario.write_text(SCENARIO)
+        build.build(directory)
+        Nics.library = directory / build.LIBMRC
+        words_ = [build.compiler(), "-O2", "-shared", "-fPIC", "-I", directory / "include", PROGRAM]
+        words_ += ["-o", directory / "traffic.so", "-L", directory, "-lmrc", "-libverbs"]
+        subprocess.run([*words_, f"-Wl,-rpath,{directory}"], check=True)
+
+        def work(lab: Lab) -> int:
+            lab.begin()
+            bench = Traffic(lab, directory, scenario)
+            try:
+                print(f"{bench.joined(bench.fabric.n_nics)} agents after at most {COME_S:g} s")
+                bench.ask()  # it is ready
+                if arguments.only != "story":
+                    latency(bench, arguments.blocks)
+                if arguments.only != "latency":
+                    tell(bench)
+            finally:
+                bench.close()
+                sys.stderr.write((directory / "log").read_text()[-3000:])
+            return 0
+
+        spec: Any = lab_spec(load_lab(str(scenario), []))
+        return run_lab(spec, work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
