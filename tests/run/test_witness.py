@@ -69,7 +69,7 @@ def test_what_senders_said_of_each_loss_adds_up_to_what_paths_lost(dead: Result)
 
 
 def test_what_ports_counted_by_ticks_adds_up_to_what_they_counted(dead: Result) -> None:
-    for name in ("packets", "dropped", "trimmed_here", "packets_out", "damaged"):
+    for name in ("packets", "dropped", "trimmed_here", "packets_out", "damaged", "gone"):
         mine, theirs = (
             it.group_by("port").agg(pl.col(name).sum()).filter(pl.col(name) > 0).sort("port")
             for it in (dead.counts, dead.links)
@@ -193,6 +193,31 @@ def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> Non
     ports = found["port"].unique().to_numpy()
     assert fabric.port_last_hop[ports].all()
     assert all(" plane 0 " in f" {fabric.port_name(port)} " for port in ports.tolist())
+
+
+def test_what_a_link_loses_is_missing_at_its_other_end() -> None:
+    loses = {"at": "0us", "kind": "link-loss", "where": DEAD["where"], "rate": 0.1}
+    (run,), fabric = (hurt := ran(fault=[loses])).transports, hurt.scenario.build()[0]
+    found = hurt.links.filter(pl.col("gone") > 0)
+    assert {fabric.port_name(port) for port in found["port"].to_list()} == {DEAD["where"]}
+    assert found["gone"].sum() == run.counters["dropped_fault"] > 0
+    assert hurt.counts["gone"].sum() == found["gone"].sum()
+
+
+def test_what_a_port_that_is_down_does_not_send_is_missing_on_no_link(dead: Result) -> None:
+    """But for what was on its way when it went down."""
+    (run,) = dead.transports
+    assert dead.links["gone"].sum() < run.counters["dropped_fault"] / 2
+
+
+def test_a_run_that_waits_for_its_last_packet_keeps_short_ticks_where_it_was_busy() -> None:
+    cut = {"at": "20us", "kind": "port-down", "where": "nic 3 plane *", "for": "5ms"}
+    waits = ran(fault=[cut])
+    assert waits.transports[0].testimony is not None
+    busy = waits.counts.filter(pl.col("until_us") < 100)
+    narrow = (busy["until_us"] - busy["from_us"]).max()
+    assert isinstance(narrow, float)
+    assert narrow < waits.transports[0].testimony.bin_ps / US / 4
 
 
 HASHED = {"srv6": False}

@@ -69,6 +69,7 @@ class Record:
     damaged: damage.Damaged | None = None  # what NICs got with a wrong iCRC
     account: pl.DataFrame | None = None  # of packets and probes, one by one
     counts: pl.DataFrame | None = None  # of ports; ports are those of `known`
+    port_counts: pl.DataFrame | None = None  # the same of ports of the whole fabric
     hung: tuple[Hang, ...] = ()  # switches that sent nothing while packets came in
 
     @property
@@ -265,10 +266,11 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        missing, damaged, counts = None, None, None
+        missing, damaged, counts, port_counts = None, None, None, None
         hung: tuple[Hang, ...] = ()
         if events is not None:
-            counts = of["counts"] if around is None else _by_outline(of["counts"], around)
+            port_counts = of["counts"]
+            counts = port_counts if around is None else _by_outline(port_counts, around)
             hung = tuple(hangs(fabric, links))
             if around is not None:
                 links = _by_outline(links, around)
@@ -280,7 +282,8 @@ def read(directory: Path) -> list[Record]:
         found.append(
             Record(
                 name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
-                missing, damaged, of["account"] if events is not None else None, counts, hung,
+                missing, damaged, of["account"] if events is not None else None, counts,
+                port_counts, hung,
             )
         )  # fmt: skip
     return found

@@ -14,7 +14,7 @@ from openmrc.errors import MissingExtra
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
-from openmrc.run.witness import BECAME, COUNTED, EVENTS, FINE
+from openmrc.run.witness import BECAME, COUNTED, EVENTS
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
@@ -226,8 +226,8 @@ def link_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and directed link in use: the packets that senders put on
     paths across it, how many of them were trimmed, there or elsewhere; and of the port that sends
     there, what it dropped or trimmed because its queues were full, and what it sent; and what the
-    NIC at the other end got from it with a wrong iCRC. A fabric's ports have the same numbers in
-    every run.
+    NIC at the other end got from it with a wrong iCRC; and what it sent and the port at the other
+    end did not get. A fabric's ports have the same numbers in every run.
     """
     seen, none = run.testimony, np.zeros((0, 0), np.int64)
     columns = {"packets": none if seen is None else seen.sent}
@@ -247,7 +247,7 @@ def account_table(run: TransportResult) -> pl.DataFrame:
     n = len(columns.get("qp", ()))
     return pl.DataFrame(
         {
-            "transport": pl.Series([run.name] * n, dtype=pl.String),
+            "transport": _transport(run, n),
             "sent_us": _whole(columns, "sent_ps") / US,
             "known_us": _whole(columns, "known_ps") / US,
             **{name: _whole(columns, name) for name in ("qp", "src", "dst", "ev")},
@@ -265,18 +265,25 @@ def count_table(run: TransportResult) -> pl.DataFrame:
     rows, ports = np.nonzero(ticks.any(axis=1))
     names = ("packets", "answered", *COUNTED)
     counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(names)}
-    return pl.DataFrame({**_of_bins(run, rows, FINE), "port": ports, **counts})
+    ends_us = np.zeros(0) if seen is None else seen.tick_ends_ps / US
+    times = {"from_us": np.append(0.0, ends_us)[rows], "until_us": ends_us[rows]}
+    return pl.DataFrame({"transport": _transport(run, len(rows)), **times, "port": ports, **counts})
 
 
-def _of_bins(run: TransportResult, bins: LongArray, parts: int = 1) -> dict[str, Any]:
-    """The first columns of rows that belong to these bins of a testimony, or parts of bins."""
+def _of_bins(run: TransportResult, bins: LongArray) -> dict[str, Any]:
+    """The first columns of rows that belong to these bins of a testimony."""
     seen = run.testimony
-    width, end = (0, 0) if seen is None else (seen.bin_ps // parts, seen.end_ps)
+    width, end = (0, 0) if seen is None else (seen.bin_ps, seen.end_ps)
     return {
-        "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
+        "transport": _transport(run, len(bins)),
         "from_us": bins * width / US,
         "until_us": np.minimum((bins + 1) * width, end) / US,
     }
+
+
+def _transport(run: TransportResult, n: int) -> pl.Series:
+    """A column of the name of a transport."""
+    return pl.Series([run.name] * n, dtype=pl.String)
 
 
 def _whole(columns: dict[str, Any], name: str) -> Any:

@@ -5,8 +5,9 @@ aside and when it returned to service, and which probes of it were not answered 
 the choices). A real NIC reports such things to its controller as EV events. Of switches three
 counters are recorded, which every switch has: the packets that a port dropped because its queues
 were full, those that it trimmed instead, and all that it sent; and of NICs, how many packets each
-port got whose iCRC was wrong. What a fault loses no switch counts, and nothing recorded here comes
-from the faults of the scenario.
+port got whose iCRC was wrong. Both ends of a link count packets, so what the link lost is known.
+What a fault loses elsewhere nobody counts, and nothing recorded here comes from the faults of the
+scenario.
 
 A `Witness` has the world keep an account (`engine.account`) and reads it at the end of each bin of
 time, with the counters of paths and ports. Losses are summed by path and bin, packets by directed
@@ -15,7 +16,8 @@ up. A loss that proves to be none, because the packet or the answer only came la
 however late that is.
 
 Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
-and what ports counted in bins four times finer: the basis of `mrc why --by model`.
+and what ports counted in ticks, four in a bin: the basis of `mrc why --by model`. Where bins are
+used up, ticks in which little happened are merged: a run may go on for long for its last packet.
 
 A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
 of the path itself until its probes stay unanswered; or because of repeated marks, which mean
@@ -53,7 +55,8 @@ FINE = 4  # ticks of a bin: ports are read as often
 TICKS_MAX = FINE * BINS_MAX + 1  # the last one of a run may be short
 ANSWERS_MAX = 2**19  # of probes that are recorded; later ones are not
 
-COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged")
+COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged", "gone")
+SENT = 2 + COUNTED.index("packets_out")  # the row of a tick
 
 # What became of what a sender sent.
 BECAME = ("lost", "late", "probe lost", "probe late", "probe answered")
@@ -88,6 +91,7 @@ class Testimony(NamedTuple):
     # One row for each packet or probe that was judged lost, and for each probe that was answered:
     # sent_ps, known_ps, qp, src, dst, ev, became (a number of `BECAME`).
     account: dict[str, Array]
+    tick_ends_ps: LongArray  # [ticks]
     # [ticks, 2 + COUNTED, ports] packets put on paths across each directed port, those of which the
     # sender got answers, and what ports count.
     ticks: Array
@@ -97,6 +101,7 @@ class Testimony(NamedTuple):
     trimmed_here: LongArray
     packets_out: LongArray
     damaged: LongArray  # [bins, ports] packets that the NIC at its end discarded: iCRC errors
+    gone: LongArray  # [bins, ports] packets that it sent, and the port at the other end did not get
 
 
 class Witness:
@@ -130,6 +135,7 @@ class Witness:
         self._counted = np.zeros((len(COUNTED), self._bins_max, n_ports), np.int64)
         self._counted_before = np.zeros((len(COUNTED), n_ports), np.int64)
         self._ticks: list[Array] = []
+        self._tick_ends_ps: list[int] = []
         self._told_before = np.zeros((2, n_evs), np.int32)  # packets sent and answered, by EV
         self._ports_before = np.zeros((len(COUNTED), n_ports), np.int64)
         self._answers: list[dict[str, Array]] = []
@@ -146,12 +152,12 @@ class Witness:
     @property
     def due_ps(self) -> int:
         """When the next reading is due, ps: the end of the current tick."""
-        return (len(self._ticks) + 1) * self.bin_ps // FINE
+        return (self._tick_ends_ps[-1] if self._ticks else 0) + self.bin_ps // FINE
 
     def take(self) -> None:
         """The simulated time is `due_ps`: record what was told since the last time."""
-        self._tick()
-        if len(self._ticks) % FINE == 0:
+        self._tick(self.due_ps)
+        if self._tick_ends_ps[-1] == (self._n_bins + 1) * self.bin_ps:
             self._bin()
 
     def _bin(self) -> None:
@@ -164,7 +170,7 @@ class Witness:
     def testimony(self) -> Testimony:
         """Return the record up to now. The run must not continue afterwards."""
         end_ps = int(self._world.net.ctl[0].now)
-        self._tick()
+        self._tick(end_ps)
         self._bin()
         lossy = self._rows()
         lossy["narrow_bytes"] = self._narrow_bytes[lossy["ev_at"]].astype(np.int64)
@@ -177,6 +183,7 @@ class Witness:
             self._sent[: self._n_bins],
             self._trimmed[: self._n_bins],
             self._all_account(),
+            np.array(self._tick_ends_ps, np.int64),
             np.stack(self._ticks),
             *self._counted[:, : self._n_bins],
         )
@@ -268,7 +275,7 @@ class Witness:
 
     # --- bins
 
-    def _tick(self) -> None:
+    def _tick(self, end_ps: int) -> None:
         """Read the counters of paths and ports at the end of a tick."""
         engine = self._world.engine
         told = np.stack([np.asarray(engine.ev.used), np.asarray(engine.tally).sum(axis=1)])
@@ -279,6 +286,7 @@ class Witness:
         ports = self._by_ports()
         here = [self._summed(at, each) for each in new] + [*(ports - self._ports_before)]
         self._ticks.append(np.stack(here).astype(np.int32))
+        self._tick_ends_ps.append(end_ps)
         self._told_before, self._ports_before = told, ports
 
     def _count(self) -> None:
@@ -306,7 +314,7 @@ class Witness:
         """[`COUNTED`, ports] what ports have counted so far."""
         net = self._world.net
         tally = net.tally
-        counts = (tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged)
+        counts = (tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged, tally.gone)
         return np.stack([np.asarray(each, np.int64) for each in counts])
 
     def _join(self) -> None:
@@ -316,12 +324,20 @@ class Witness:
             counts[half:] = 0
         self._n_bins = half
         self.bin_ps *= 2
-        if len(self._ticks) % 2:
-            self._ticks.append(np.zeros_like(self._ticks[-1]))
-        pairs = zip(self._ticks[0::2], self._ticks[1::2], strict=True)
-        self._ticks = [one + other for one, other in pairs]
+        while len(self._ticks) > half * FINE:
+            self._merge_ticks()
         for part in (*self._losses, *self._lossy):
             part["bin"] //= 2
+
+    def _merge_ticks(self) -> None:
+        """Make one of two neighbours: those of which it tells least about when packets were sent,
+        which may then have been so much earlier or later.
+        """
+        width = np.diff(self._tick_ends_ps, prepend=0).astype(np.float64)
+        sent = np.array([float(it[SENT].sum()) for it in self._ticks])
+        at = int(np.argmin(sent[:-1] * width[1:] + sent[1:] * width[:-1]))
+        self._ticks[at] += self._ticks.pop(at + 1)
+        del self._tick_ends_ps[at]
 
     def _across(self, used: IntArray) -> LongArray:
         """By directed port, the packets sent on paths across it so far."""

@@ -34,7 +34,7 @@ class Bad(NamedTuple):
 
 def component(where: str) -> Component:
     """Return the component of this name."""
-    (found,) = (row for row in TABLE.rows if row.where == where and row.kind < 9)
+    (found,) = (row for row in TABLE.rows if row.where == where)
     return found
 
 
@@ -56,7 +56,7 @@ def seen(
     crossed = routes(fabric, src, dst, ev)
     bins = (sent_us // tick_us).astype(np.int64)
     size = max(int(END_US / tick_us), 1) + quiet, fabric.n_ports
-    sent, out, answers, late = np.zeros((4, *size))
+    sent, out, answers, gone = np.zeros((4, *size))
     under_way, is_lost = np.ones(len(qp), np.bool_), np.zeros(len(qp), np.bool_)
     was_late = np.zeros(len(qp), np.bool_)
     for column in crossed.T:
@@ -73,6 +73,7 @@ def seen(
                 is_lost[hit] = True
             else:
                 is_lost[hit], under_way[hit] = True, False
+                np.add.at(gone, (bins[hit], column[hit]), 1)
     last = crossed[np.arange(len(qp)), (crossed >= 0).sum(axis=1) - 1]
     back = fabric.port_reverse[np.stack([last, crossed[:, 0]], axis=1)]
     for it in bad:  # answers that are lost one by one do no harm
@@ -82,8 +83,6 @@ def seen(
         on = (column >= 0) & ~is_lost
         known = np.minimum((sent_us + RTT_US) // tick_us, size[0] - 1).astype(np.int64)
         np.add.at(answers, (known[on], column[on]), 1)
-        on = (column >= 0) & was_late
-        np.add.at(late, (bins[on], column[on]), 1)
     is_lost &= ~was_late
     lost = Packets(
         crossed.astype(np.int32), back.astype(np.int32), sent_us, sent_us + 2 * RTT_US,
@@ -98,12 +97,10 @@ def seen(
         sent=sent,
         out=out,
         dropped=zeros,
-        trimmed=zeros,
         damaged=zeros,
+        gone=gone,
         answers=answers,
-        late=late,
         rtt_us=RTT_US,
-        trims=True,
     )
 
 

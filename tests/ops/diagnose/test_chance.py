@@ -25,19 +25,28 @@ def test_a_loss_among_packets_that_pass_is_hardly_chance() -> None:
 
 def test_where_queues_dropped_as_many_it_is_chance() -> None:
     observed = gray()
-    dropped = np.zeros_like(observed.dropped)
-    of_bin = np.bincount(observed.bin_of(observed.lost.sent_us), minlength=len(dropped))
-    dropped[:, NIC.ports[0]] = of_bin
-    full = replace(observed, dropped=dropped)
+    full = replace(
+        observed, dropped=observed.gone, gone=0 * observed.gone, out=observed.out - observed.gone
+    )
     assert chance.of_losses(full, full.lost).min() > -1
 
 
-def test_where_as_many_proved_to_be_late_it_is_likelier() -> None:
+def test_where_no_port_misses_any_it_is_late() -> None:
     observed = gray()
-    late = 10 * observed.sent / observed.sent.sum()
-    some = replace(observed, late=late * len(observed.lost))
-    less, more = (chance.of_losses(it, it.lost).mean() for it in (observed, some))
-    assert more > less + 1
+    late = replace(observed, gone=np.zeros_like(observed.gone))
+    assert chance.of_losses(late, late.lost).min() > -0.1
+
+
+def test_of_what_is_lost_at_two_places_each_misses_its_part() -> None:
+    """A packet is missing at one of them."""
+    link = component("plane 1 t0 2 > t1 3")
+    observed = gray()
+    gone = observed.gone / 2
+    gone[:, link.ports[0]] = gone[:, NIC.ports[0]]
+    routes = observed.lost.routes.copy()
+    routes[:, 0] = link.ports[0]
+    both = replace(observed, gone=gone, lost=replace(observed.lost, routes=routes))
+    assert np.median(chance.of_losses(both, both.lost)) < -8
 
 
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:
@@ -45,13 +54,3 @@ def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:
     many = gray().lost.take(np.zeros(10, np.int64))
     alone, together = (chance.draws(it, 2, RTT_US).sum() for it in (one, many))
     assert together == pytest.approx(alone)
-
-
-def test_only_as_many_losses_are_late_as_proved_so_and_as_ports_do_not_miss() -> None:
-    """Of a link between switches ports miss each; of one to a NIC none."""
-    inner = seen(Bad(component("plane 1 t0 2 > t1 3").ports))
-    for observed, part in ((gray(), 1.0), (inner, chance.FORGOTTEN)):
-        proved = replace(observed, late=observed.sent / 10)
-        weight = np.ones(len(observed.lost))
-        assert chance.part_late(proved, weight) == pytest.approx(part)
-        assert chance.part_late(observed, weight) == pytest.approx(chance.FORGOTTEN)

@@ -9,40 +9,53 @@ import numpy as np
 from openmrc.ops.diagnose.counters import counters, unanswered
 from tests.ops.diagnose.made import FABRIC, Bad, component, seen
 
+CUT = component("plane 1 t0 2 > t1 3")
+LINK = FABRIC.n_switches + CUT.ports[0]  # the count of what is missing on it
+
+
+def test_what_the_other_end_of_a_link_did_not_get_is_missing_there() -> None:
+    observed = seen(Bad(CUT.ports))
+    found = counters(observed)
+    assert found.counts[LINK] == found.counts.sum() == len(observed.lost)
+
 
 def test_what_went_into_a_switch_and_did_not_come_out_is_missing_there() -> None:
-    cut = component("plane 1 t0 2 > t1 3")
-    observed = seen(Bad(cut.ports))
+    cut = seen(Bad(CUT.ports))
+    observed = replace(cut, out=cut.out - cut.gone, gone=0 * cut.gone)  # its port is down
     found = counters(observed)
-    at = int(FABRIC.port_peer_switch[cut.ports[0]])
-    assert FABRIC.switch_name(at) == "plane 1 t1 3"
-    assert found.counts[at] == len(observed.lost)
-    assert found.counts.sum() == len(observed.lost)
+    at = int(FABRIC.port_switch[CUT.ports[0]])
+    assert FABRIC.switch_name(at) == "plane 1 t0 2"
+    assert found.counts[at] == found.counts.sum() == len(observed.lost)
 
 
-def test_what_a_nic_does_not_get_is_missing_nowhere() -> None:
-    assert counters(seen(Bad(component("nic 5 plane 0 < t0").ports))).counts.sum() == 0
+def test_what_waits_in_a_queue_is_not_missing() -> None:
+    """It comes out later."""
+    observed = seen()
+    later = np.zeros_like(observed.out)
+    later[1:] = observed.out[:-1]
+    port = component("plane 1 t0 2 < t1 3").ports[0]
+    observed.out[:, port] = later[:, port]
+    assert counters(observed).counts.sum() == 0
 
 
 def test_counts_speak_for_what_moves_them_and_against_what_moves_others() -> None:
-    cut = component("plane 1 t0 2 > t1 3")
-    observed = seen(Bad(cut.ports))
+    observed = seen(Bad(CUT.ports))
     found, n = counters(observed), len(observed.lost)
     own, other = np.zeros((2, len(found.counts)))
-    own[int(FABRIC.port_peer_switch[cut.ports[0]])] = n
+    own[LINK] = n
     other[0] = n
     assert found.nats(found.usual, own) >= 10
     assert found.nats(found.usual, other) < -20
-    assert found.at_most([cut])[0] >= found.nats(found.usual, own)
+    of, count = found.moved_by([CUT])
+    assert found.at_most(found.usual, of, count, 1)[0] >= found.nats(found.usual, own)
+    assert found.at_most(found.usual + own, of, count, 1)[0] < 1
 
 
 def test_what_may_be_under_way_is_not_missing() -> None:
     """As many as went into a switch within a round trip of the end."""
-    cut = component("plane 1 t0 2 > t1 3")
-    done, cut_short = (counters(seen(Bad(cut.ports), quiet=it)) for it in (1, 0))
-    at = int(FABRIC.port_peer_switch[cut.ports[0]])
-    assert cut_short.usual[at] > 20 > done.usual[at] == 1
-    assert cut_short.at_most([cut])[0] < done.at_most([cut])[0]
+    done, stopped = (counters(seen(Bad(CUT.ports), quiet=it)) for it in (1, 0))
+    at = int(FABRIC.port_peer_switch[CUT.ports[0]])
+    assert stopped.usual[at] > 20 > done.usual[at] == 1
 
 
 def test_of_a_run_that_is_over_nothing_is_under_way() -> None:
@@ -64,7 +77,7 @@ def test_what_a_port_did_not_send_nobody_answered() -> None:
 
 
 def test_a_nic_that_damages_what_it_sends_damages_answers_too() -> None:
-    row, n = component("nic 5 plane 0 > t0"), FABRIC.n_switches
+    row, n = component("nic 5 plane 0 > t0"), FABRIC.n_switches + FABRIC.n_ports
     observed = seen(Bad(row.ports, every=5))
     lost = observed.lost
     damaged = np.zeros_like(observed.damaged)
@@ -73,11 +86,11 @@ def test_a_nic_that_damages_what_it_sends_damages_answers_too() -> None:
     answered = component("nic 2 plane 0 < t0").ports[0]
     damaged[6, answered] = len(lost) // 3
     found = counters(replace(observed, damaged=damaged))
-    bins, weight = observed.bin_of(lost.sent_us), np.ones(len(lost))
-    moved = found.expected(row, lost.routes, bins, weight, False, found.usual)
+    weight = np.ones(len(lost))
+    moved = found.expected(row, lost.routes, weight, False, False, found.usual)
     assert moved[n + answered] > 0
     far = component("nic 8 plane 0 < t0")
-    assert found.expected(far, lost.routes, bins, weight, False, found.usual)[n + answered] == 0
+    assert found.expected(far, lost.routes, weight, False, False, found.usual)[n + answered] == 0
 
 
 def test_what_arrives_damaged_is_counted_by_who_gets_it() -> None:
@@ -88,6 +101,5 @@ def test_what_arrives_damaged_is_counted_by_who_gets_it() -> None:
     found = counters(replace(observed, damaged=damaged))
     row = component("nic 5 plane 0 < t0")
     weight = np.ones(len(observed.lost))
-    bins = observed.bin_of(observed.lost.sent_us)
-    moved = found.expected(row, observed.lost.routes, bins, weight, False, found.usual)
-    assert moved[FABRIC.n_switches + port] == moved.sum() == len(observed.lost)
+    moved = found.expected(row, observed.lost.routes, weight, False, False, found.usual)
+    assert moved[FABRIC.n_switches + FABRIC.n_ports + port] == moved.sum() == len(observed.lost)

@@ -10,9 +10,7 @@ RATES = np.array([0.98, 0.5, 0.1])
 AGAIN = 5.0
 
 
-def best(
-    lost: list[bool], prior: float = 10.0, lasting: float = 0.0, less: float = 0.0
-) -> tuple[float, float, list[list[int]]]:
+def best(lost: list[bool], prior: float = 10.0) -> tuple[float, float, list[list[int]]]:
     """One packet a us crosses a component, and is lost or arrives: what that is worth, the rate,
     and the first and last packets of each bad time.
     """
@@ -26,15 +24,14 @@ def best(
     nats, rate = np.zeros(1), np.zeros(1, np.int64)
     first, packet, back = np.array([0, n]), np.arange(n), np.zeros(n, np.bool_)
     own = np.array([prior]), np.array([AGAIN])
-    losing = np.array([lasting]), np.full(n, less)
     best_rates(
         np.array([0]), first, packet, back, before, even, even, after, gains, through, level,
-        np.zeros(1, np.bool_), *own, at_us, 0.0, *losing, nats, rate,
+        np.zeros(1, np.bool_), *own, at_us, np.zeros(n), nats, rate,
     )  # fmt: skip
     runs, began, previous = np.zeros((2, 8), np.int64), *np.zeros((2, 2, n), np.int64)
     found = best_runs(
         0, int(rate[0]), first, packet, back, before, even, even, after, gains, through, level,
-        prior, AGAIN, at_us, 0.0, lasting, losing[1], began, previous, runs,
+        prior, AGAIN, at_us, np.zeros(n), began, previous, runs,
     )  # fmt: skip
     return float(nats[0]), float(RATES[rate[0]]), runs[:, :found].T[::-1].tolist()
 
@@ -53,10 +50,3 @@ def test_what_loses_a_part_is_one_run_of_about_that_rate() -> None:
 def test_what_fails_twice_is_two_runs() -> None:
     _, rate, runs = best([True] * 10 + [False] * 40 + [True] * 10)
     assert (rate, runs) == (0.98, [[0, 9], [10, 19]])
-
-
-def test_each_us_and_each_loss_of_what_is_late_costs() -> None:
-    lost = [False] * 5 + [True] * 20
-    nats, *_ = best(lost)
-    assert best(lost, lasting=1.0)[0] == np.float64(nats) - 19
-    assert np.isclose(best(lost, lasting=1e-9, less=2.0)[0], nats - 40)

@@ -7,16 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.ops.diagnose.components import KINDS
+from openmrc.ops.diagnose.components import KINDS, Component
+from openmrc.ops.diagnose.counters import MOST_OF
 from openmrc.ops.diagnose.observed import FloatArray
 from openmrc.ops.diagnose.runs import DEAD
-from openmrc.ops.diagnose.search import AROUND, FRONT, Fault, Search
+from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
 EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
 PAUSES_MIN = 2  # what comes back so often may come back again
 TOLD_BY_PORTS = 4  # losses that stand for a port that was down: two links at two moments
 DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
+
+Range = tuple[float, float]
 
 
 class Place(NamedTuple):
@@ -26,6 +29,7 @@ class Place(NamedTuple):
     kind: str
     one_of: tuple[str, ...]
     dead: bool
+    is_whole: bool  # nothing passes, whichever of several it is
     rate: float
     lost: int
     since_us: tuple[float, float]  # last seen well at, first lost at
@@ -42,8 +46,6 @@ def places(search: Search) -> list[Place]:
     """Return the places that the faults of a search are."""
     by_component: dict[int, list[Fault]] = {}
     for fault in search.faults:
-        if search.table.is_late[fault.component]:
-            continue
         by_component.setdefault(fault.component, []).append(fault)
     found = [_place(search, which, faults) for which, faults in by_component.items()]
     return sorted(found, key=lambda it: (bool(it.one_of), -it.lost, it.where))
@@ -65,13 +67,39 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     search.set(kept)
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
+    if not any(search.table.shared(component, it.component) for it in kept):
+        since, until = _as_counted(search, row, n_lost, since, until)
     rate = _rate(search, main)
     return Place(
-        row.where, KINDS[row.kind], others, rate >= DEAD_MIN, rate, n_lost,
+        row.where, KINDS[row.kind], others, _is_dead(search, main, rate),
+        main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
         paths, -(-int(told.sum()) // TOLD_BY_PORTS),
     )  # fmt: skip
+
+
+def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
+    """Whether no data came through, as senders know, or nothing at all, as ports count."""
+    row = search.table.rows[fault.component]
+    passed = None if row.others else search.counters.passed(row, fault.spans_us)
+    return rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0])
+
+
+def _as_counted(
+    search: Search, row: Component, n_lost: int, since: Range, until: Range
+) -> tuple[Range, Range]:
+    """The edges of what is missing on the links of a component, if that is what was lost: it began
+    in the first tick in which some is, or before, and ended in the last one, or later.
+    """
+    gone, edges_us = search.seen.gone[:, list(row.ports)].sum(axis=1), search.seen.edges_us
+    if gone.sum() < MOST_OF * n_lost or n_lost == 0:
+        return since, until
+    first, *_, last = np.flatnonzero(gone).repeat(2).tolist()
+    early, late = edges_us[[first, first + 1]].tolist(), edges_us[[last, last + 1]].tolist()
+    begun = since[1] if early[0] <= since[1] <= early[1] else early[1]
+    over = until[0] if late[0] <= until[0] <= late[1] else late[0]
+    return (min(since[0], begun), begun), (over, max(until[1], late[1]))
 
 
 def _again_until(search: Search, faults: list[Fault]) -> float:
@@ -196,7 +224,6 @@ def _others(search: Search, component: int, faults: list[Fault]) -> list[str]:
     best = search.best(component)
     own = best.nats if best is not None else 0.0
     net = search.nets(own - MARGIN_NATS)
-    near = [it for it in net if it != component and not search.table.is_late[it]]
-    near = [it for it in near if net[it] >= own - MARGIN_NATS]
+    near = [it for it in net if it != component and net[it] >= own - MARGIN_NATS]
     rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
     return [name for row in rows for name in (row.where, *row.others)]

@@ -23,13 +23,9 @@ from openmrc.fabric.outline import Outline
 # One of 10^9 places is named by chance, which is itself known to within a factor of some 10^4;
 # larger components fail more rarely, by a factor of two or three each, so that of two that explain
 # as much the smaller is said.
-# What is late is no fault, and competes with all that are: packets wait at a NIC or in a plane for
-# a moment, and senders judge them lost. That happens all the time, so it costs little, and more for
-# each round trip that it lasts, and for each loss if few can be late.
-DIRECTION, CABLE, HALF, TRANSCEIVER, NIC, SWITCH, LINKS, TIER, PLANE, LATE = range(10)
-KINDS = ("link", "link", "link", "transceiver", "nic", "switch", "link", "switch", "plane", "late")
-NATS = (38.0, 38.5, 40.5, 39.5, 40.0, 40.0, 42.0, 43.0, 43.5, 10.0)
-LATE_NATS = 2.0  # for each round trip
+DIRECTION, CABLE, HALF, TRANSCEIVER, NIC, SWITCH, LINKS, TIER, PLANE = range(9)
+KINDS = ("link", "link", "link", "transceiver", "nic", "switch", "link", "switch", "plane")
+NATS = (38.0, 38.5, 40.5, 39.5, 40.0, 40.0, 42.0, 43.0, 43.5)
 
 
 class Component(NamedTuple):
@@ -49,7 +45,6 @@ class Table:
     fabric: Fabric
     rows: list[Component]
     nats: npt.NDArray[np.float64]  # [components]
-    is_late: npt.NDArray[np.bool_]  # [components] what may be late, and is not broken
     is_total: npt.NDArray[np.bool_]  # [components] what dies and does not wear out: tiers, planes
     of_port: IntArray  # [ports + 1, most]: the components of a port, -1 after the last; the last
     # row is that of port -1
@@ -60,14 +55,11 @@ class Table:
     def around(self, component: int) -> set[int]:
         """Return the components that contain all links of one, itself among them."""
         owners = [self.of_port[port] for port in self.rows[component].ports]
-        found = set.intersection(*(set(it[it >= 0].tolist()) for it in owners))
-        return {it for it in found if not self.is_late[it]} | {component}
+        return set.intersection(*(set(it[it >= 0].tolist()) for it in owners))
 
     def shared(self, one: int, other: int) -> bool:
         """Whether two components have a link in common."""
-        if one == other or self.is_late[one] or self.is_late[other]:
-            return False
-        return not set(self.rows[one].ports).isdisjoint(self.rows[other].ports)
+        return one != other and not set(self.rows[one].ports).isdisjoint(self.rows[other].ports)
 
 
 def table(fabric: Fabric, around: Outline | None = None, whole: Fabric | None = None) -> Table:
@@ -76,7 +68,6 @@ def table(fabric: Fabric, around: Outline | None = None, whole: Fabric | None = 
     """
     found = _all(fabric) if around is None or whole is None else _outlined(fabric, around, whole)
     rows = list(_unlike(found))
-    rows += [row._replace(kind=LATE) for row in rows if _may_wait(fabric, row)]
     owners: list[list[int]] = [[] for _ in range(fabric.n_ports + 1)]
     for i, row in enumerate(rows):
         for port in row.ports:
@@ -86,21 +77,7 @@ def table(fabric: Fabric, around: Outline | None = None, whole: Fabric | None = 
     for port, mine in enumerate(owners):
         of_port[port, : len(mine)] = mine
     kinds = np.array([row.kind for row in rows])
-    late, total = kinds == LATE, (kinds == TIER) | (kinds == PLANE)
-    return Table(fabric, rows, np.array(NATS)[kinds], late, total, of_port)
-
-
-def _may_wait(fabric: Fabric, row: Component) -> bool:
-    """Whether packets wait there at once: in a plane, or at all links or one of a NIC in one
-    direction.
-    """
-    if row.kind not in (DIRECTION, HALF):
-        return row.kind == PLANE
-    ports = list(row.ports)
-    return any(
-        len(nics) == 1 and -1 not in nics
-        for nics in ({*each[ports].tolist()} for each in (fabric.port_peer_nic, fabric.port_nic))
-    )
+    return Table(fabric, rows, np.array(NATS)[kinds], (kinds == TIER) | (kinds == PLANE), of_port)
 
 
 def planes(fabric: Fabric, row: Component) -> tuple[int, ...]:
@@ -129,7 +106,7 @@ def _unlike(rows: Iterator[Component]) -> Iterator[Component]:
     """The first of those that have the same links."""
     seen = set()
     for row in rows:
-        key = frozenset(row.ports), row.kind == LATE
+        key = frozenset(row.ports)
         if key not in seen:
             seen.add(key)
             yield row

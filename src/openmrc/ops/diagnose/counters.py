@@ -1,9 +1,10 @@
-"""What went into switches and did not come out, as ports count, and what arrived damaged.
+"""What is missing in switches and on links, as ports count, and what arrived damaged.
 
-What the ports towards a switch sent, less what it sent itself and dropped because its queues were
-full, is missing there: a link into it lost it, or the switch did, or one of its ports that were
-down. That is exact but for what is under way when counters are read. Nobody knows what a NIC did
-not send, or did not get. Damaged packets are missing nowhere: the NIC that gets them counts them.
+What came into a switch, less what it sent itself and dropped because its queues were full, is
+missing there: the switch lost it, or one of its ports that were down. That is exact but for what is
+under way when counters are read. What a port sent and the one at the other end did not get is
+missing on the link. Nobody knows what a NIC did not send. Damaged packets are missing nowhere: the
+NIC that gets them counts them.
 
 Each count is that of all faults together, and of few packets besides. Of what senders judge lost
 some is only late, and what is lost may have been an answer, of which they judge nothing: a count
@@ -18,63 +19,76 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
-from openmrc.ops.diagnose.components import PLANE, SWITCH, TIER, Component
+from openmrc.ops.diagnose.chance import FLOOR
+from openmrc.ops.diagnose.components import Component
+from openmrc.ops.diagnose.missing import Missing, missing
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
+ASTRAY = 0.05  # packets that are missing on a link where nothing is broken
 DAMAGED = 0.05  # packets that arrive damaged where nothing is broken
 LEAST, MOST = 0.5, 3.0  # times what is expected
-MORE_NATS = 10.0  # by which more than that is held against faults: something else may have been
-SENT_MIN = 0.5  # of what its senders put on its paths: a port that is up sends so much
+MORE_NATS = 10.0  # by which more is held against faults where nobody knows where it was lost
 MOST_OF = 0.5  # of what a place lost is counted in one way or another
 
 
 @dataclass(frozen=True, eq=False)
 class Counters:
-    """Packets missing at each switch, followed by damaged ones by the port towards a NIC."""
+    """Packets missing in each switch, followed by those missing on the link of each port, and by
+    damaged ones by the port towards a NIC.
+    """
 
     seen: Observed
-    counts: FloatArray  # [switches + ports]
+    counts: FloatArray  # [switches + 2 ports]
     usual: FloatArray  # as many as there may be without a fault
-    under_way: FloatArray  # of these, what may have been between two ports at the end, or not
+    missing: Missing
 
     def expected(
         self,
         row: Component,
         routes: IntArray,
-        bins: LongArray,
         weight: FloatArray,
         dead: bool,
+        down: bool,
         so_far: FloatArray,
     ) -> FloatArray:
-        """Return which counts [switches + ports] a component moves that lost packets on these
-        routes in these bins, each with the probability `weight`: of two that it may move the one of
-        which more is left, if others move `so_far`.
+        """Return which counts [switches + 2 ports] a component moves that lost packets on these
+        routes, each with the probability `weight`: of two that it may move the one of which more is
+        left, if others move `so_far`.
         """
         fabric, n = self.seen.fabric, self.seen.fabric.n_switches
+        damaged = n + fabric.n_ports
         found = np.zeros(len(self.counts))
+        mine = np.isin(routes, row.ports) & (routes >= 0)
+        crosses = mine.any(axis=1)  # of the others the answer was lost
+        mine, routes, weight = mine[crosses], routes[crosses], weight[crosses]
         if not len(routes):
             return found
         left = np.append(np.maximum(self.counts - so_far, 0), 0)  # the last is that of no count
-        last = n + routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+        last = damaged + routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
         if left[np.unique(last)].sum() >= MOST_OF * weight.sum():
             np.add.at(found, last, weight)
             return found + self._damaged_answers(row, left[:-1] - found, float(weight.sum()))
-        mine = np.isin(routes, row.ports) & (routes >= 0)
         if dead:  # the first of its links loses all
             mine &= np.cumsum(mine, axis=1) == 1
-        nowhere = len(self.counts)
-        far = np.where(mine, fabric.port_peer_switch[routes], -1)
-        # A switch misses what a port of its own that is down does not send.
-        quiet = (SENT_MIN * self.seen.sent > self.seen.out) | unsent(self.seen)
-        # One of several; or what a switch that is down does to its neighbours.
-        quiet |= bool(row.others) or row.kind in (SWITCH, TIER, PLANE)
-        own = np.where(mine & dead & quiet[bins[:, None], routes], fabric.port_switch[routes], -1)
-        far, own = (np.where(it < 0, nowhere, it) for it in (far, own))
         each = mine * (weight / np.maximum(mine.sum(axis=1), 1))[:, None]
-        enough = left[own] >= MOST_OF * np.bincount(own.ravel(), each.ravel(), nowhere + 1)[own]
-        at = np.where((left[own] > left[far]) & enough, own, far)
-        return found + np.bincount(at.ravel(), each.ravel(), nowhere + 1)[:-1]
+        nowhere = len(self.counts)
+        far = np.where(mine, n + routes, nowhere)
+        # What a link does not miss its port did not send if it was down: its switch misses it.
+        switch = fabric.port_switch[routes]
+        own = np.where(mine & down & (switch >= 0), switch, far)
+        if dead:  # or, at a NIC that gets none either, the answer was lost
+            both = np.isin(fabric.port_reverse[routes], row.ports) & (fabric.port_nic[routes] >= 0)
+            own[mine & both] = nowhere
+        moved = np.bincount(far.ravel(), each.ravel(), nowhere + 1)
+        there = np.minimum(left / np.maximum(moved, 1e-9), 1)
+        rest = each * (1 - there[far])
+        left[nowhere] = np.inf
+        enough = left >= MOST_OF * np.bincount(own.ravel(), rest.ravel(), nowhere + 1)
+        own = np.where(enough[own], own, far)
+        for at, part in ((far, each - rest), (own, rest)):
+            found += np.bincount(at.ravel(), part.ravel(), nowhere + 1)[:-1]
+        return found
 
     def _damaged_answers(self, row: Component, left: FloatArray, lost: float) -> FloatArray:
         """Which counts of damaged packets are of answers: a NIC that damages what it sends damages
@@ -83,9 +97,9 @@ class Counters:
         fabric = self.seen.fabric
         own = np.array([it for it in row.ports if fabric.port_nic[it] >= 0], np.int64)
         sent, got = (self.seen.sent[:, it].sum() for it in (own, fabric.port_reverse[own]))
-        found = np.maximum(left, 0)
-        found[: fabric.n_switches] = 0
-        found[fabric.n_switches + fabric.port_reverse[own]] = 0
+        found, damaged = np.maximum(left, 0), fabric.n_switches + fabric.n_ports
+        found[:damaged] = 0
+        found[damaged + fabric.port_reverse[own]] = 0
         most = MOST * lost * got / max(float(sent), 1)
         return np.asarray(found * min(most / max(float(found.sum()), 1e-9), 1.0))
 
@@ -93,58 +107,84 @@ class Counters:
         """Return how much the counts speak for faults that move them by `more`."""
         return float((self._log(so_far + more) - self._log(so_far)).sum())
 
-    def at_most(self, rows: Sequence[Component]) -> FloatArray:
-        """Return how much the counts may speak for each component, if no other fault moves them."""
-        fabric, n = self.seen.fabric, self.seen.fabric.n_switches
-        gain = self._log(self.usual + self.counts) - self._log(self.usual)
+    def moved_by(self, rows: Sequence[Component]) -> tuple[LongArray, LongArray]:
+        """Return pairs of a component and a count that it may move by itself: of its links, and of
+        the switches at their ends.
+        """
+        fabric, n = self.seen.fabric, len(self.counts)
         ports = np.concatenate([row.ports for row in rows])
         of = np.repeat(np.arange(len(rows)), [len(row.ports) for row in rows])
-        switch = np.append(fabric.port_peer_switch[ports], fabric.port_switch[ports])
-        each = np.unique(np.append(of, of)[switch >= 0] * n + switch[switch >= 0])
+        each = (fabric.port_peer_switch[ports], fabric.port_switch[ports])
+        keys = [of[it >= 0] * n + it[it >= 0] for it in each]
+        found = np.unique(np.concatenate([*keys, of * n + fabric.n_switches + ports]))
+        return found // n, found % n
+
+    def at_most(self, so_far: FloatArray, of: LongArray, count: LongArray, n: int) -> FloatArray:
+        """Return how much the counts may speak for each of `n` components that may move these, if
+        others move `so_far`.
+        """
+        gain = -self._log(so_far)
+        damaged = gain[self.seen.fabric.n_switches + self.seen.fabric.n_ports :].sum()
         # What is damaged on its way, or answers, any NIC may count.
-        own = np.bincount(each // n, gain[each % n], len(rows))
-        return np.asarray(own + float(gain[n:].sum()), np.float64)
+        return np.asarray(np.bincount(of, gain[count], n) + float(damaged), np.float64)
 
     def surely_through(self) -> FloatArray:
         """Return [bins, ports] how many packets of any sort crossed each link to a switch for
         certain: what its port sent, unless that is missing there in the whole run; and each link of
         a NIC: answers to what crossed its other direction.
         """
-        far = self.seen.fabric.port_peer_switch
-        gone = np.where(far >= 0, self.counts[far], np.inf)
-        found = np.maximum(self.seen.out - gone, 0)
         fabric = self.seen.fabric
+        far = fabric.port_peer_switch
+        inside = np.where(far >= 0, self.counts[far], np.inf)
+        found = np.maximum(self.seen.out - self.seen.gone - inside, 0)
         own = np.arange(fabric.n_nics * fabric.n_planes)
         for port, back in ((own, fabric.port_reverse[own]), (fabric.port_reverse[own], own)):
             found[:, port] = np.maximum(found[:, port], self.seen.answers[:, back])
         return np.asarray(found)
+
+    def passed(self, row: Component, spans_us: Sequence[tuple[float, float]]) -> float | None:
+        """Return how many packets of all sorts came through a component, as ports count, for each
+        packet of data that was sent across it, in the ticks that lie within these spans; None: none
+        was.
+        """
+        seen, links = self.seen, list(row.gates)
+        rtt_us, begin, end = self.seen.rtt_us, seen.edges_us[:-1], seen.edges_us[1:]
+        within = np.zeros(len(begin), np.bool_)
+        for since_us, until_us in spans_us:
+            within |= (begin >= since_us + rtt_us) & (end <= until_us - rtt_us)
+        went = seen.out - seen.gone - seen.damaged
+        far = np.unique(seen.fabric.port_peer_switch[links])
+        through = went[:, links].sum(axis=1)
+        if len(row.ports) > len(links):  # and came out of the switches in it
+            through -= self.missing.inside[:, far[far >= 0]].sum(axis=1)
+        sent = float(seen.sent[within][:, links].sum())
+        return float(np.maximum(through[within], 0).sum()) / sent if sent else None
 
     def _log(self, mean: FloatArray) -> FloatArray:
         """The logarithms of the probabilities of the counts, but for what does not depend on the
         means.
         """
         counts = np.maximum(self.counts, 1e-9)
-        near = np.clip(counts, LEAST * (mean - self.under_way), MOST * mean)
+        near = np.clip(counts, LEAST * (mean - self.usual), MOST * mean)
         found = counts * np.log(near / counts) - (near - counts)
+        fewer = counts < near  # what a fault lost is counted as surely as it is not late
+        found[fewer] = (near - counts)[fewer] * np.log(FLOOR)
         more = counts > near
+        n = self.seen.fabric.n_switches
+        more[n : n + self.seen.fabric.n_ports] = False  # it is known on which link
         found[more] = np.maximum(found[more], -MORE_NATS)
         return np.asarray(found)
 
 
 def counters(seen: Observed) -> Counters:
     """Return what is missing in a whole run."""
-    fabric = seen.fabric
-    out, dropped = seen.out.sum(axis=0), seen.dropped.sum(axis=0)
-    into, own, n = fabric.port_peer_switch, fabric.port_switch, fabric.n_switches
-    came = np.bincount(into[into >= 0], out[into >= 0], n)
-    left = np.bincount(own[own >= 0], (out + dropped)[own >= 0], n)
-    counts = np.append(np.maximum(came - left, 0), seen.damaged.sum(axis=0))
-    under_way = np.append(
-        np.bincount(into[into >= 0], _last(seen)[into >= 0], n), np.zeros(fabric.n_ports)
-    )
-    spare = np.append(np.full(n, SPARE), np.full(fabric.n_ports, DAMAGED))
-    usual = np.asarray(spare + under_way, np.float64)
-    return Counters(seen, counts, usual, np.asarray(under_way, np.float64))
+    fabric, n = seen.fabric, seen.fabric.n_switches
+    here, into = missing(seen), fabric.port_peer_switch
+    each = here.inside.sum(axis=0), here.links.sum(axis=0), seen.damaged.sum(axis=0)
+    ways = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
+    under_way = np.append(ways, np.zeros(2 * fabric.n_ports))
+    spare = np.repeat([SPARE, ASTRAY, DAMAGED], [n, fabric.n_ports, fabric.n_ports])
+    return Counters(seen, np.concatenate(each), np.asarray(spare + under_way, np.float64), here)
 
 
 def unanswered(seen: Observed) -> Packets:

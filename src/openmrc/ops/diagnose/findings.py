@@ -11,6 +11,7 @@ from openmrc.ops import causes
 from openmrc.ops.columns import number
 from openmrc.ops.diagnose.answer import Place, places
 from openmrc.ops.diagnose.components import table
+from openmrc.ops.diagnose.hashed import narrowed
 from openmrc.ops.diagnose.reading import observed
 from openmrc.ops.diagnose.search import Search
 from openmrc.ops.records import Record
@@ -38,7 +39,7 @@ def found(record: Record) -> tuple[Place, ...]:
     """Return the places that broke in a run."""
     search = Search(observed(record), table(record.known, record.outline, record.fabric))
     search.search()
-    return tuple(places(search))
+    return tuple(narrowed(record, it) for it in places(search))
 
 
 def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:

@@ -48,12 +48,10 @@ class Observed:
     sent: FloatArray  # [bins, ports] packets of data whose path crosses each directed port
     out: FloatArray  # [bins, ports] packets that ports sent, of all sorts
     dropped: FloatArray  # [bins, ports] for which queues had no room
-    trimmed: FloatArray  # [bins, ports]
     damaged: FloatArray  # [bins, ports]
+    gone: FloatArray  # [bins, ports] that ports sent, and those at the other ends did not get
     answers: FloatArray  # [bins, ports] packets, across each, of which the sender got answers then
-    late: FloatArray  # [bins, ports] packets that were judged lost, and came
     rtt_us: float
-    trims: bool
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

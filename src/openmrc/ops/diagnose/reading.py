@@ -12,12 +12,12 @@ from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
 from openmrc.run.witness import COUNTED, TICKS_MAX
-from openmrc.units import US
 
 if TYPE_CHECKING:
     import polars as pl
 
 COLUMNS = ("packets", "answered", *COUNTED)
+EDGES_MAX = 2 * TICKS_MAX + 1  # of ticks: some begin or end where nothing is counted
 MOMENT_US = 1e-6  # just before
 
 
@@ -29,14 +29,9 @@ def observed(record: Record) -> Observed:
     assert record.counts is not None
     known, account = record.known, record.account
     edges_us, counts = _counts(record, record.counts)
-    sent, answers, dropped, trimmed, out, damaged = counts
+    sent, answers, dropped, _, out, damaged, gone = counts
     became = pl.col("became")
-    proved = _packets(known, account.filter(became.is_in(["late", "probe late"])))
     lost = _packets(known, account.filter(became.is_in(["lost", "probe lost"])))
-    late = np.zeros((len(edges_us) - 1, known.n_ports))
-    at = np.clip(np.searchsorted(edges_us, proved.sent_us, side="right") - 1, 0, len(late) - 1)
-    for column in proved.routes.T:
-        np.add.at(late, (at[column >= 0], column[column >= 0]), 1)
     return Observed(
         fabric=known,
         lost=_with_ports(record, lost),
@@ -45,12 +40,10 @@ def observed(record: Record) -> Observed:
         sent=sent,
         out=out,
         dropped=dropped,
-        trimmed=trimmed,
         damaged=damaged,
+        gone=gone,
         answers=answers,
-        late=late,
         rtt_us=record.rtt_us,
-        trims=record.trims,
         over=not record.flows["done_us"].null_count() and not record.flows["failed"].any(),
     )
 
@@ -60,19 +53,17 @@ def _counts(record: Record, rows: pl.DataFrame) -> tuple[FloatArray, FloatArray]
     run has.
     """
     begin, end = (rows[name].to_numpy() for name in ("from_us", "until_us"))
-    width_us = float((end - begin).max(initial=0)) or record.end_us
-    end_us = max(record.end_us, float(end.max(initial=0)))
-    n = max(int(np.ceil(end_us / width_us - 1 / US)), 1)
-    if n > TICKS_MAX:
+    edges_us = np.unique(np.concatenate([[0.0], begin, end, [record.end_us]]))
+    if (n := len(edges_us) - 1) > EDGES_MAX:
         raise InputError(
-            f"counts.parquet: its rows are {width_us:g} us of {end_us:g}: {n:,} of them; a run has"
-            f" at most {TICKS_MAX}; run it again"
+            f"counts.parquet: its rows begin and end at {n:,} times; those of a run at most at"
+            f" {EDGES_MAX}; run it again"
         )
     found = np.zeros((len(COLUMNS), n, record.known.n_ports))
-    at = np.minimum(np.rint(begin / width_us).astype(np.int64), n - 1)
+    at = np.minimum(np.searchsorted(edges_us, begin), n - 1)
     for each, name in zip(found, COLUMNS, strict=True):
         np.add.at(each, (at, rows["port"].to_numpy()), rows[name].to_numpy())
-    return np.append(np.arange(n) * width_us, end_us), found
+    return edges_us, found
 
 
 def _packets(known: Fabric, rows: pl.DataFrame) -> Packets:

@@ -31,14 +31,13 @@ def _gain(k, rate, packet, back, gains, through, n_lost, level):
 @compiled
 def best_rates(
     which, first, packet, back, before, first_even, even, after, gains, through, level, dies,
-    prior, again, at_us, within_us, lasting, less, nats, rates,
+    prior, again, at_us, within_us, nats, rates,
 ):  # fmt: skip
     """Write to `nats` and `rates` [components] the largest gain of each of `which`, less what its
     changes cost, and the number of the rate. `gains` [rates, losses]; `through` [rates]: the cost
     of a packet that arrived; `level` [rates]; `dies` [components]: whether only what lets nothing
-    through is tried; `again`, `lasting` [components]: the cost of each further change, and of each
-    us; `within_us`: what is shorter is within a bin; `less` [losses]: of each loss, where there is
-    a cost of each us.
+    through is tried; `again` [components]: the cost of each further change; `within_us`
+    [entries]: what begins at one and is shorter is within a bin.
     """
     n_lost = gains.shape[1]
     for at in range(len(which)):
@@ -59,11 +58,6 @@ def best_rates(
             for k in range(first[c], first[c + 1]):
                 start = max(-prior[c], well - again[c]) - first_even[row, k] * cost
                 own = _gain(k, rate, packet, back, gains, through, n_lost, level)
-                if lasting[c] > 0 and packet[k] < n_lost:
-                    own -= less[packet[k]]
-                if k > first[c]:
-                    losing -= lasting[c] * (at_us[k] - at_us[k - 1])
-                    short -= lasting[c] * (at_us[k] - at_us[k - 1])
                 if max(start, -prior[c] - before[row, k] * cost) > losing:
                     losing, begin, upto = start, k, first_even[row, k]
                     if -prior[c] - before[row, k] * cost > start:
@@ -71,7 +65,7 @@ def best_rates(
                 losing += own
                 short = max(short, start) + own
                 well = max(well, short + even[row, k] * cost)
-                if at_us[k] - at_us[begin] >= within_us:
+                if at_us[k] - at_us[begin] >= within_us[begin]:
                     well = max(well, losing + max(even[row, k], upto) * cost)
                     best = max(best, losing + max(after[row, k], upto) * cost)
                 best = max(best, well)
@@ -103,7 +97,7 @@ def touch(which, first, components, stale):
 @compiled
 def best_runs(
     c, rate, first, packet, back, before, first_even, even, after, gains, through, level, prior,
-    again, at_us, within_us, lasting, less, began, previous, runs,
+    again, at_us, within_us, began, previous, runs,
 ):  # fmt: skip
     """Write to `runs` [2, most] the first and last entries of the runs of a component, the last run
     first; return how many there are. `began`, `previous` [2, most]: space for as many entries
@@ -120,11 +114,6 @@ def best_runs(
             start, came = well - again, over
         start -= first_even[row, k] * cost
         own = _gain(k, rate, packet, back, gains, through, n_lost, level)
-        if lasting > 0 and packet[k] < n_lost:
-            own -= less[packet[k]]
-        if k > base:
-            losing -= lasting * (at_us[k] - at_us[k - 1])
-            short -= lasting * (at_us[k] - at_us[k - 1])
         if max(start, -prior - before[row, k] * cost) > losing:
             losing, begin, upto = start, k, first_even[row, k]
             previous[0, k - base] = came
@@ -138,7 +127,7 @@ def best_runs(
         began[0, k - base], began[1, k - base] = begin, begin_short
         if short + even[row, k] * cost > well:
             well, over = short + even[row, k] * cost, 2 * k + 1
-        if at_us[k] - at_us[begin] >= within_us:
+        if at_us[k] - at_us[begin] >= within_us[begin]:
             if losing + max(even[row, k], upto) * cost > well:
                 well, over = losing + max(even[row, k], upto) * cost, 2 * k
             if losing + max(after[row, k], upto) * cost > best:

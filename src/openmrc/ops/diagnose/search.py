@@ -17,7 +17,7 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
-from openmrc.ops.diagnose.components import LATE_NATS, SWITCH, Table, planes, ways_back
+from openmrc.ops.diagnose.components import SWITCH, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import crossed
 from openmrc.ops.diagnose.met import meet
@@ -60,7 +60,7 @@ class Fault(NamedTuple):
     moved: FloatArray  # the counts that it moves, as expected
     lost: int
     passed: float
-    price: float  # beside its prior: of each further run, and of what is only late
+    price: float  # beside its prior: of each further run
 
     @property
     def since_us(self) -> float:
@@ -103,6 +103,7 @@ class Search:
         self.now = self.chance.copy()  # the logarithm of each loss's probability
         self.counters = counters(seen)
         self.moved = self.counters.usual  # counts, as expected
+        self._moves = self.counters.moved_by(table.rows)
         self.through = self.counters.surely_through()
         self.pairs = self._pairs()
         self.faults: list[Fault] = []
@@ -111,11 +112,9 @@ class Search:
         self._prior = np.full(n, np.nan)
         self._gains = np.zeros((len(RATES), len(seen.lost)))
         self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
-        self._again = np.where(table.is_late, table.nats, AGAIN_NATS)
-        self._lasting = np.where(table.is_late, LATE_NATS / seen.rtt_us, 0.0)
-        self._less = -np.log(chance.part_late(seen, self.weight))
-        self._less[seen.lost.ev < 0] = -chance.REPORTED_NATS  # a port that is down is not late
-        self._within_us = max(float(np.diff(seen.edges_us).max()), (1 + FRONT) * seen.rtt_us)
+        self._again = np.full(n, AGAIN_NATS)
+        width_us = np.diff(seen.edges_us)[seen.bin_of(self.pairs.at_us)]
+        self._within_us = np.maximum(width_us, (1 + FRONT) * seen.rtt_us)
         self._begun, self._stale = False, np.diff(self.pairs.first) > 0
         self._left, self._alone = np.zeros(n), np.zeros(n)
         # The components that met each loss, one after the other.
@@ -139,10 +138,12 @@ class Search:
                     np.where(column < 0, n, column), -self.chance * self.draws, n + 1
                 )
                 n_met += np.bincount(np.where(column < 0, n, column), self.weight, n + 1)
-        counted = self.counters.at_most(self.table.rows)
-        self._counted = np.where(self.table.is_late, 0.0, counted)
-        worth = (most[:-1] > self.table.nats - self._counted) & (n_met[:-1] >= LOSSES_MIN)
+        worth = (most[:-1] > self.table.nats - self._counted()) & (n_met[:-1] >= LOSSES_MIN)
         return np.append(worth, False)  # that of no component
+
+    def _counted(self) -> FloatArray:
+        """By component how much the counts may speak for it, beside the faults so far."""
+        return self.counters.at_most(self.moved, *self._moves, len(self.table))
 
     def _pairs(self) -> Pairs:
         lost, answered = self.seen.lost, self.seen.answered
@@ -225,7 +226,8 @@ class Search:
         """The components that may be worth most, by what losses and counts say, and how much at
         most, the best first. Only those are looked at whose bound is above what others reach.
         """
-        bound = np.where(self._stale, self._bounds(), self._nats) + self._counted
+        counted = self._counted()
+        bound = np.where(self._stale, self._bounds(), self._nats) + counted
         heap = [(-float(bound[it]), it) for it in np.flatnonzero(bound > 0).tolist()]
         heapify(heap)
         given = 0
@@ -233,7 +235,7 @@ class Search:
             most, it = heappop(heap)
             if self._stale[it]:
                 self._fit([it])
-                heappush(heap, (-float(self._nats[it] + self._counted[it]), it))
+                heappush(heap, (-float(self._nats[it] + counted[it]), it))
             else:
                 given += 1
                 yield it, -most
@@ -260,7 +262,7 @@ class Search:
         self._left = np.asarray(left, np.float64)
         if not self._begun:
             self._begun = True
-            self._fit(np.flatnonzero(self._left - prior + self._counted > 0).tolist())
+            self._fit(np.flatnonzero(self._left - prior + self._counted() > 0).tolist())
             self._alone = np.where(self._stale, np.inf, self._nats)
 
     def _fit(self, which: list[int]) -> None:
@@ -270,8 +272,7 @@ class Search:
         best_rates(
             stale, pairs.first, pairs.packet, pairs.back, pairs.before, pairs.first_even,
             pairs.even, pairs.after, self._gains, THROUGH, LEVEL, self.table.is_total,
-            self._prior, self._again, pairs.at_us, self._within_us, self._lasting, self._less,
-            self._nats, self._rate,
+            self._prior, self._again, pairs.at_us, self._within_us, self._nats, self._rate,
         )  # fmt: skip
         self._stale[stale] = False
 
@@ -293,7 +294,7 @@ class Search:
             component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
             pairs.before, pairs.first_even, pairs.even, pairs.after, self._gains, THROUGH, LEVEL,
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
-            self._within_us, float(self._lasting[component]), self._less, began, previous, found,
+            self._within_us, began, previous, found,
         )  # fmt: skip
         runs: list[tuple[int, int]] = []  # the last one first
         for begin, end in found[:, :n].T.tolist():
@@ -309,7 +310,7 @@ class Search:
         them is the first or the last one; evenly, if both are within a bin.
         """
         pairs = self.pairs
-        long = pairs.at_us[end] - pairs.at_us[begin] >= self._within_us
+        long = pairs.at_us[end] - pairs.at_us[begin] >= self._within_us[begin]
         since = np.where(long & first, pairs.before[row, begin], pairs.first_even[row, begin])
         until = np.where(long & last, pairs.after[row, end], pairs.even[row, end])
         return np.asarray(np.maximum(until - since, 0), np.float64)
@@ -347,9 +348,6 @@ class Search:
         nats += self.counters.nats(self.moved, moved)
         level = int(LEVEL[self._rate[component]])
         price = float(self._again[component]) * (len(runs) - 1)
-        price += float(self._lasting[component]) * sum(end - begin for begin, end in spans)
-        if self.table.is_late[component]:
-            price += float(self._less[losses].sum())
         found = Fault(
             component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
         )
@@ -366,21 +364,16 @@ class Search:
         return at_once and self.table.shared(one.component, other.component)
 
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
-        if self.table.is_late[component]:  # it is counted nowhere: nothing is gone
-            return np.zeros_like(self.moved)
         losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port
         # Only what nothing else had lost.
         alone = rate * (1 - np.exp(self.now[losses]))
         weight = alone / (alone + np.exp(self.now[losses])) * self.weight[losses]
         row = self.table.rows[component]
-        routes, bins = (
-            self.seen.lost.routes[losses],
-            self.seen.bin_of(self.seen.lost.sent_us[losses]),
-        )
+        routes = self.seen.lost.routes[losses]
         # A switch that loses most of its packets loses them inside: its first link tells where.
         inside = row.kind == SWITCH and not row.others
         dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
-        return self.counters.expected(row, routes, bins, weight, dead, self.moved)
+        return self.counters.expected(row, routes, weight, dead, rate >= HIGH_MIN, self.moved)
 
     def add(self, fault: Fault) -> None:
         """Accept a fault."""
@@ -448,8 +441,7 @@ class Search:
             self.add(fault)
         self._merge()
         for component in sorted({it.component for it in self.faults}):
-            if not self.table.is_late[component]:
-                self._widen(component)
+            self._widen(component)
 
     def _widen(self, component: int) -> None:
         """Take a larger component for the faults of one if it is simpler and explains the same, but

@@ -18,14 +18,14 @@ def _arrive(net, st, n, now):
     ctl = net.ctl[0]
     h = net.hop[n]
     if now <= ctl.cut_over_at and link.went_down_under(net, h, now):
-        link.drop_by_fault(net, n)
+        link.lose_on_way(net, n)
         return
     if h.to < 0:
         nic.receive(net, st, n, -1 - int(h.to), now)
         return
     s = net.switch[h.to]
     if s.silent:
-        link.drop_by_fault(net, n)
+        link.lose_on_way(net, n)
         return
     if ctl.foretold or h.stored:
         port_no = int(h.next)

@@ -21,7 +21,7 @@ from openmrc.sim.net import cross, events, health, switch
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
-LOST = int(dict(TALLY.fields or {})["lost"][1])  # offset in a record of its count
+LOST, GONE = (int(dict(TALLY.fields or {})[name][1]) for name in ("lost", "gone"))  # offsets
 
 
 @inlined
@@ -59,6 +59,15 @@ def drop_by_fault(net, n):
     """Drop a packet because of a fault."""
     net.ctl[0].dropped_fault += 1
     _lose_to_fault(net, n)
+
+
+@inner
+def lose_on_way(net, n):
+    """Drop a packet that a port sent, because of a fault before anything counts it at the other end
+    of its link; HOP.port says which link.
+    """
+    add(net.tally, net.hop[n].port, GONE)  # a port of another shard, if it came from there
+    drop_by_fault(net, n)
 
 
 @inner
@@ -126,7 +135,7 @@ def transmit(net, port, port_no, n, now):
     arrives_at = port.free_at + kind.delay_ps
     if port.faulty:
         if health.loses(net, port, port_no, h):
-            drop_by_fault(net, n)
+            lose_on_way(net, n)
             return
         arrives_at += health.late_ps(net, port_no, arrives_at)
     if port.tapped:

@@ -90,6 +90,7 @@ TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
         ("trimmed", "u4"),
         ("dropped", "u4"),  # those of the lost for which its queues had no room
         ("damaged", "u4"),  # those that the NIC at the end of its link discarded
+        ("gone", "i8"),  # those of the lost that it sent, and that did not come out of its link
     ],
     align=True,
 )

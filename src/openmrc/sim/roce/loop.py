@@ -23,13 +23,13 @@ def _arrive(net, st, ro, n, now):
             _pause(net, st, ro, number, now)
         return
     if now <= net.ctl[0].cut_over_at and link.went_down_under(net, h, now):
-        link.drop_by_fault(net, n)
+        link.lose_on_way(net, n)
         return
     if h.to < 0:
         nic.receive(net, st, ro, n, now)
         return
     if net.switch[h.to].silent:
-        link.drop_by_fault(net, n)
+        link.lose_on_way(net, n)
         return
     if h.stored:
         port_no = int(h.next)  # its header arrived earlier
