@@ -121,6 +121,14 @@ def test_a_message_that_failed_has_an_error_and_no_end() -> None:
     assert run.now_ps == heard.ended_ps
 
 
+def test_a_message_had_arrived_when_it_was_acknowledged_whenever_its_receiver_heard_of_it() -> None:
+    traffic, plan, heard, derived = told()
+    late = [(m, (100 + m) * MS + 300, whole) for m, _, whole in heard.received]
+    run = made(traffic, plan, replace(heard, received=late), derived)
+    assert run.flows["delivered_ps"].tolist() == run.flows["done_ps"].tolist()
+    assert run.flows["delivered_ps"].max() <= run.now_ps
+
+
 def test_the_place_where_paths_are_too_narrow_is_named_as_senders_see_it() -> None:
     run = made(*told())  # of the two ends of a queue pair one sends
     words = (

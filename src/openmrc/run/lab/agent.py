@@ -238,7 +238,9 @@ class Agent:
         self._rows("samples", self._samples)
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
-            used = [ev for ev in end.evs() if ev["packets"] or ev["narrow_bytes"]]
+            bad = ("ASSUMED_BAD", "DENIED")  # and not for its MTU, as far as is known
+            used = [ev for ev in end.evs() if ev["packets"]]
+            used = [ev for ev in used if ev["narrow_bytes"] or ev["state"] not in bad]
             paths = [(ev["ev"], ev["narrow_bytes"], ev["packets"]) for ev in used]
             known = {"paths": paths, "probe_bytes": self._device.probe_bytes}
             self._line.send({"qp": {**one, **known, **end.counters()}})

@@ -44,6 +44,8 @@ def result_of(
     verified = _verified(plan, heard, done_ps)
     by = _Entries(traffic, plan)
     complete = by.all(done_ps >= 0)
+    # The acknowledgement came after the message; its receiver's process may have heard of it later.
+    delivered_ps = np.where(done_ps >= 0, np.minimum(delivered_ps, done_ps), delivered_ps)
     flows: dict[str, Array] = {
         "src": traffic.msg_src,
         "dst": traffic.msg_dst,
