@@ -247,7 +247,7 @@ def markdown(table: dict[str, dict[str, dict[str, float]]]) -> str:
 
 def run_drawn(first: int, n: int) -> None:
     """Run `n` drawn scenarios, and tell how MRC compares."""
-    ratios = []
+    rows = []
     for number in range(first, first + n):
         one = drawn(number)
         text = parse_scenario(one.text, [f"seed={number}"], name=f"drawn {number}")
@@ -255,10 +255,11 @@ def run_drawn(first: int, n: int) -> None:
             run.name: math.inf if run.n_failed + run.n_unfinished else run.fct_ps.max() / 1e6
             for run in simulate(text).transports
         }
-        ratios.append(slowest["mrc"] / min(slowest.values()))
+        rows.append(slowest)
         times = " ".join(f"{name} {us:,.1f}" for name, us in slowest.items())
-        print(f"{number:4} {ratios[-1]:6.3f}  {times}  ({one.words})", flush=True)
-    print(summary(ratios))
+        ratio = slowest["mrc"] / min(slowest.values())
+        print(f"{number:4} {ratio:6.3f}  {times}  ({one.words})", flush=True)
+    print(summary(rows))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from openmrc.engine import policy, probes, rotation
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.cases import long
-from tests.engine.pair import FOREVER, US, Pair
+from tests.engine.pair import FOREVER, FRAME, US, Pair
 from tests.exposed import exposed
 
 take_probe_token = exposed(probes.take_probe_token)
@@ -532,12 +532,12 @@ def test_row_11_all_probes_of_a_nic_stay_under_one_percent_of_its_packet_rate() 
     pair.post(400 * 4096)
     pair.until(lambda: pair.plane(1).silent)
     pair.advance(us=2000)
-    rate = float(pair.st.nic[0].probe_rate)
-    probes = [x.at for x in pair.packets("probe") if x.p.plane == 1]
-    assert len(probes) > 64
+    rate = float(pair.st.nic[0].probe_rate[probes.OF_PATHS])
+    sent = [x.at for x in pair.packets("probe") if x.p.plane == 1]
+    assert len(sent) > 64
     for start in (0, 16, 40, 64):
-        for end in range(start + 1, len(probes)):
-            assert end - start <= 16 + rate * (probes[end] - probes[start]) + 1e-6
+        for end in range(start + 1, len(sent)):
+            assert end - start <= 16 + rate * (sent[end] - sent[start]) + 1e-6
 
 
 def test_row_11_a_missing_ack_waits_for_no_ev() -> None:
@@ -549,6 +549,17 @@ def test_row_11_a_missing_ack_waits_for_no_ev() -> None:
     pair.post(4096)
     pair.drive(limit_us=3 * pair.rtt / US)
     assert pair.sent["probe"] == 1
+
+
+def test_row_11_probes_of_queue_pairs_stay_under_one_percent_of_a_nics_bytes() -> None:
+    """Four ports of 100 Gb/s: 0.5 GB/s, of probes that are as long as the headers of a packet."""
+    pair = Pair(planes=4)
+    nic = pair.st.nic[0]
+    nic.probe_tokens[probes.OF_QUEUE_PAIRS] = 0.0
+    nic.probe_tokens_at[probes.OF_QUEUE_PAIRS] = pair.now
+    wait_ps = take_probe_token(pair.st, 0, probes.OF_QUEUE_PAIRS, pair.now) - pair.now
+    port_bytes_per_s = int(pair.st.config[0].port_rate_bps) / 8
+    assert wait_ps == pytest.approx(100 * FRAME / (4 * port_bytes_per_s) * 1e12, abs=2)
 
 
 @pytest.mark.parametrize(("n_qps", "burst"), [(1, 16), (16, 16), (17, 17)])
@@ -896,7 +907,7 @@ def test_row_36_the_first_two_probes_of_a_path_need_no_budget() -> None:
     sent = [x.at for x in pair.packets("probe", src=0) if x.p.plane == 1]
     assert len(sent) == 2 * 64
     assert pair.path_states(0) == 64 * "G"
-    gap = int(probes.PROBE_SHARE / float(pair.st.nic[0].probe_rate))
+    gap = int(probes.PROBE_SHARE / float(pair.st.nic[0].probe_rate[probes.OF_PATHS]))
     assert max(sent) <= 128 * (gap + 1) + 2 * pair.rtt
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from openmrc.engine import packet as pk
-from openmrc.engine import policy, rotation
+from openmrc.engine import policy, probes, rotation
 from tests.engine.arriving import data
 from tests.engine.cases import long
 from tests.engine.pair import Pair
@@ -207,7 +207,7 @@ def test_row_14_the_budget_holds_reverse_probes_too() -> None:
     pair.post(900 * 4096)
     pair.drive()
     requests = [x.at for x in pair.packets("request")]
-    rate = float(pair.st.nic[1].probe_rate)
+    rate = float(pair.st.nic[1].probe_rate[probes.OF_PATHS])
     assert len(requests) <= 17 + rate * (requests[-1] - requests[0])
 
 

@@ -41,7 +41,7 @@ from openmrc.jit import inlined, inner
 
 ANSWERS_MAX = 8  # row 11
 SPACING_MAX_PS = 100_000_000_000  # row 11
-PROBE_BURST = 16  # probes a NIC may send at once before the 1 % budget (row 11) spaces them
+PROBE_BURST = 16  # probes a NIC may send at once before its budget (row 11) spaces them
 PROBE_SHARE = 0.01
 OF_PATHS, OF_QUEUE_PAIRS = 0, 1  # separate budgets: neither kind of probe waits for the other
 
@@ -58,14 +58,14 @@ def take_probe_token(st, nic, budget, now):
     burst = float(PROBE_BURST)
     if budget == OF_QUEUE_PAIRS:
         burst = max(burst, float(n.n_qps))
-    tokens = n.probe_tokens[budget] + (now - n.probe_tokens_at[budget]) * n.probe_rate
+    tokens = n.probe_tokens[budget] + (now - n.probe_tokens_at[budget]) * n.probe_rate[budget]
     tokens = min(tokens, burst)
     n.probe_tokens_at[budget] = now
     if tokens >= 1.0:
         n.probe_tokens[budget] = tokens - 1.0
         return 0
     n.probe_tokens[budget] = tokens
-    return now + 1 + int((1.0 - tokens) / n.probe_rate)
+    return now + 1 + int((1.0 - tokens) / n.probe_rate[budget])
 
 
 @inner
@@ -108,7 +108,7 @@ def check_all(st, q, now):
     thirtieth of it.
     """
     n = st.nic[q.nic]
-    gap = max(int(n.n_qps), 1) * PROBE_SHARE / n.probe_rate
+    gap = max(int(n.n_qps), 1) * PROBE_SHARE / n.probe_rate[OF_PATHS]
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]
         for i in range(plane.n_evs):

@@ -193,14 +193,16 @@ def configure(c: Any, parameters: Parameters, **world: int) -> None:
 
 
 def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
-    """Bring up all ports of all NICs; `data_packet_bytes`, the longest packet on the wire, is the
-    unit of the probe budget (row 11).
+    """Bring up all ports of all NICs; `data_packet_bytes` is the longest packet on the wire
+    (row 11).
     """
     n = st.nic
     n.n_ports = planes
     n.up_mask = (1 << planes) - 1
-    rate_bps, packet_bits = int(st.config[0].port_rate_bps), 8 * data_packet_bytes
-    n.probe_rate = probes.PROBE_SHARE * rate_bps * planes / packet_bits / S
+    c = st.config[0]
+    share_bytes = probes.PROBE_SHARE * int(c.port_rate_bps) * planes / 8 / S
+    n.probe_rate[:, probes.OF_PATHS] = share_bytes / data_packet_bytes
+    n.probe_rate[:, probes.OF_QUEUE_PAIRS] = share_bytes / (data_packet_bytes - int(c.pmtu))
     n.probe_tokens[:] = np.inf  # full: `take_probe_token` limits it to the burst
     n.deadline = NEVER
     n.silent_until = LONG_AGO

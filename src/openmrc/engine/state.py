@@ -309,10 +309,10 @@ REGION_INDEX_BITS = 22  # low bits of an rkey; the others are drawn at random
 
 NIC = record_type(
     *fields("i4", "qp0", "n_qps", "peer0", "n_peers", "up_mask", "n_ports", "request_id"),
-    # row 11: probes of paths, and those of QPs, stay each under 1 % of a NIC's packet rate
+    # row 11: probes of paths stay under 1 % of a NIC's packets, those of QPs of its bytes
     ("probe_tokens", "f8", (2,)),
     ("probe_tokens_at", "i8", (2,)),
-    ("probe_rate", "f8"),  # tokens per ps
+    ("probe_rate", "f8", (2,)),  # tokens per ps
     ("deadline", "i8"),
     # planes that deliver to no peer (`nic_planes.py`), and what each has delivered and lost
     *fields("i8", "silent_until", "silence"),
