@@ -53,10 +53,16 @@ def test_what_is_drawn_is_a_scenario_and_a_function_of_its_number(p100: Any) -> 
 
 
 def test_how_often_mrc_is_like_the_best(p100: Any) -> None:
-    assert p100.summary([1.0, 1.03, 1.05, 1.4]) == (
-        "MRC's p100 is the least or within 3% of it in 2 of 4, more than 1.3 times it in 1; "
-        "at most 1.40 times"
-    )
+    rows = [
+        {"mrc": mrc, "reps": 10.0, "roce 8 converged": told}
+        for mrc, told in ((10.0, 20.0), (10.3, 11.0), (10.0, 5.0), (10.5, 10.0), (14.0, 10.0))
+    ]
+    assert p100.summary(rows).splitlines() == [
+        "Of all, MRC's p100 is the least or within 3% of it in 2 of 5, more than 1.3 times it in "
+        "2; at most 2.00 times",
+        "Of those that are not told, MRC's p100 is the least or within 3% of it in 3 of 5, more "
+        "than 1.3 times it in 1; at most 1.40 times",
+    ]
 
 
 def test_the_least_of_each_row_is_bold(p100: Any) -> None:
