@@ -318,7 +318,7 @@ class Reader:
     def _begin(self) -> Iterator[Captured]:
         magic = self._take(4)
         if magic in _CLASSIC_MAGIC:
-            return self._classic(magic + self._take(20))
+            return self._classic(*self._file(magic + self._take(20)))
         if magic == _SECTION_BYTES:
             self._section(self._take(4))
             return self._blocks()
@@ -346,8 +346,7 @@ class Reader:
         self._check_link(link & 0xFFFF, "the file")
         return unit_ns, link & 0xFFFF
 
-    def _classic(self, head: bytes) -> Iterator[Captured]:
-        unit_ns, link = self._file(head)
+    def _classic(self, unit_ns: int, link: int) -> Iterator[Captured]:
         while head := self._head(_RECORD_BYTES):
             if head[:4] in _CLASSIC_MAGIC and head[4:8] in _CLASSIC_VERSION:  # joined by cat
                 unit_ns, link = self._file(head + self._take(8))
