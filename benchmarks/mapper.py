@@ -39,6 +39,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ PERIODS_IN_TURN = 100
 class Bench:
     """A lab with its agents and its controller."""
 
+    controller_words: Sequence[str] = ()
+
     def __init__(self, lab: Lab, directory: Path, scenario: Path) -> None:
         self.lab, self.fabric = lab, lab.spec.fabric
         self.history, self.scenario = directory / "history.sqlite", scenario
@@ -101,7 +104,8 @@ class Bench:
         with self.lab.namespaces.inside(ROOT):
             self.controller = subprocess.Popen(
                 [
-                    *(*MRC, "ops", "controller", str(self.scenario), *SCHEDULE),
+                    *(*MRC, "ops", "controller", str(self.scenario), *self.controller_words),
+                    *SCHEDULE,
                     *("--listen", str(MANAGEMENT_ROUTER), "--history", str(self.history)),
                 ],
                 env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
@@ -109,11 +113,15 @@ class Bench:
                 stderr=self.log,
             )
 
+    def agent_words(self) -> list[str]:
+        """What follows `mrc ops` to start an agent."""
+        return ["agent", "--controller", f"{MANAGEMENT_ROUTER}:{PORT}"]
+
     def start_agent(self, nic: int) -> None:
         every = range(self.fabric.n_nics)
         with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
             self.agents[nic] = subprocess.Popen(
-                [*MRC, "ops", "agent", "--controller", f"{MANAGEMENT_ROUTER}:{PORT}", *SCHEDULE],
+                [*MRC, "ops", *self.agent_words(), *SCHEDULE],
                 env={**os.environ, **self.lab.environment(every, nic)},
                 stdout=self.log,
                 stderr=self.log,

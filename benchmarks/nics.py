@@ -12,8 +12,6 @@ In the end the controller is killed, and a T1 is silenced that nobody hears of: 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mapper import COME_S, MRC, PERIOD_MS, SCHEDULE, WAIT_S, Bench
+from mapper import COME_S, PERIOD_MS, WAIT_S, Bench
 
 from openmrc.capi import build, hot
 from openmrc.live.lab import Lab, run_lab
-from openmrc.live.lab.namespaces import ROOT
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
 from openmrc.ops.mapper.command import HTTP_PORT, PORT
 from openmrc.run.lab.spec import lab_spec
@@ -53,30 +50,12 @@ class Nics(Bench):
     """The lab's agents are those of NICs."""
 
     library = Path()
+    controller_words = ("--nics",)
 
-    def start_controller(self) -> None:
-        with self.lab.namespaces.inside(ROOT):
-            self.controller = subprocess.Popen(
-                [
-                    *(*MRC, "ops", "controller", str(self.scenario), "--nics", *SCHEDULE),
-                    *("--listen", str(MANAGEMENT_ROUTER), "--history", str(self.history)),
-                ],
-                env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
-                stdout=self.log,
-                stderr=self.log,
-            )
-
-    def start_agent(self, nic: int) -> None:
-        router, every = f"{MANAGEMENT_ROUTER}", range(self.fabric.n_nics)
-        words = ["--library", str(self.library), "--controller", f"{router}:{PORT}"]
-        words += ["--denylist", f"http://{router}:{HTTP_PORT}", *SCHEDULE]
-        with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
-            self.agents[nic] = subprocess.Popen(
-                [*MRC, "ops", "nic", *words],
-                env={**os.environ, **self.lab.environment(every, nic)},
-                stdout=self.log,
-                stderr=self.log,
-            )
+    def agent_words(self) -> list[str]:
+        words = ["nic", "--library", str(self.library), "--controller"]
+        words += [f"{MANAGEMENT_ROUTER}:{PORT}"]
+        return [*words, "--denylist", f"http://{MANAGEMENT_ROUTER}:{HTTP_PORT}"]
 
 
 def trial(bench: Nics, where: str) -> tuple[float | None, list[str]]:
