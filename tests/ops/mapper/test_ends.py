@@ -13,12 +13,15 @@ import pytest
 
 from openmrc.errors import InputError
 from openmrc.ops.mapper import ends
+from openmrc.ops.mapper.agent import Agent
+from openmrc.ops.mapper.agent import order as agent_order
 from openmrc.ops.mapper.ends import EndSchedule
+from openmrc.ops.mapper.probe import SCHEDULED
 from openmrc.ops.schedule import ONE_WAY, TURNS
 from openmrc.scenario.scenario import fabric_section
 from openmrc.units import MS
 from tests.live.lab.conftest import ROOT, TIMEOUT_S, needed
-from tests.ops.mapper.world import Heard, World
+from tests.ops.mapper.world import Heard, World, packed
 
 LIMIT_MS = 60
 
@@ -128,6 +131,33 @@ def test_what_one_pair_of_hosts_loses_blames_neither() -> None:
     world = OnePair(schedule(5, 3))
     world.run(900)
     assert world.names() == set()
+
+
+def test_a_host_that_stands_still_between_any_two_probes_has_lost_none() -> None:
+    made = schedule(3, 2)
+    mine = [
+        Heard(SCHEDULED, plane, 1, period, place)
+        for period in (0, 1)
+        for place, (plane, route) in enumerate(zip(*agent_order(made, 1, period)[1:3], strict=True))
+        if made.fabric.port_peer_nic[route[1]] == 0
+    ]
+    for sent in range(2, len(mine)):
+        agent = Agent(made, 0, 0)
+        agent.arrive(MS, packed(mine[:sent]))
+        for now in range(2, 100):
+            agent.due(now * MS)
+            assert agent.report(now * MS) is None
+        agent.arrive(100 * MS, packed([mine[sent]]))
+        agent.due(120 * MS)
+        assert agent.report(120 * MS) is None
+        if sent + 2 < len(mine):
+            agent.arrive(121 * MS, packed(mine[sent + 2 :]))
+            agent.due(140 * MS)
+            report = agent.report(140 * MS)
+            assert report is not None
+            missing = mine[sent + 1]
+            number = agent_order(made, 1, missing.period).numbers[missing.number]
+            assert [(one.number, one.turn) for one in report.lost] == [(number, missing.period)]
 
 
 def test_hosts_of_an_ordinary_network_name_what_breaks() -> None:

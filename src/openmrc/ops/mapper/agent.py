@@ -30,10 +30,11 @@ It wakes to send, and once after sending to check for arrivals; more often only 
 out. The processing of each probe is compiled (`tally`).
 
 **One-way probes** are judged by their receiver. A receiver knows the schedule, so it knows what
-each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
-any plane, has arrived, and then a check of the receiver's own, half of `margin_ps` ago. A receiver
-does not report on a NIC from which nothing arrives: it may be switched off. Periods are counted,
-not timed, so an agent that is late skips nothing.
+each NIC of its T0 sends it, and in which order. A probe is lost if one that the same NIC sent after
+it, on any plane, has arrived, and then a check of the receiver's own, half of `margin_ps` ago: a
+sender may stand still between any two. A receiver does not report on a NIC from which nothing
+arrives: it may be switched off. Periods are counted, not timed, so an agent that is late skips
+nothing.
 """
 
 from __future__ import annotations
@@ -360,7 +361,7 @@ def _tally(agent: Agent, now_ps: int) -> tally.Tally:
     n_planes, slots = fabric.n_planes, schedule.per_port
     found = tally.new_tally(len(here), n_planes, slots, agent.ticks)
     book = found.book[0]
-    book.nic, book.first_nic, book.n_planes, book.slots = nic, here[0], n_planes, slots
+    book.nic, book.first_nic, book.n_planes = nic, here[0], n_planes
     book.ticks, book.silence_ps = agent.ticks, agent.silence_ps
     book.tick_ps, book.due_ps, book.look_at_ps = agent.tick_ps, now_ps, tally.NEVER_PS
     book.timeout_ps = book.look_ps = min(LOOK_PS, agent.tick_ps // 2)

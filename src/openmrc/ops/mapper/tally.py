@@ -9,8 +9,8 @@ returned has had its time (`checked_ps`).
 
 A period's probes of one NIC have positions, 0 to n - 1. The states of those of the last `WINDOW`
 periods are kept; a probe that is still out when its period leaves the window counts as lost. A
-one-way probe has a rank, period x slots + slot, and the ranks of `RANK_PERIODS` are kept for each
-sender.
+one-way probe has a rank, period x n + position, in which it is sent; those of `RANK_PERIODS` are
+kept for each sender.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KIND_AT, PLANE_AT, NIC_AT, PERIOD_AT, NUMBER_AT = (
     offset_of(LAYOUT, name) for name in ("kind", "plane", "nic", "period", "number")
 )
 BOOK = record_type(
-    *fields("i8", "nic", "first_nic", "n_planes", "slots", "ticks"),
+    *fields("i8", "nic", "first_nic", "n_planes", "ticks"),
     *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without the lateness
     *fields("i8", "tick_ps", "look_ps"),
     *fields("i8", "due_ps", "look_at_ps", "look_next_ps", "busy"),  # busy: a burst is out
@@ -224,10 +224,10 @@ def _count(t, now_ps, who, wire_period, place):
     if number < 0:
         return
     peer = t.peer[who]
-    rank = wire_period * b.slots + place // b.n_planes
-    ahead = rank - peer.frontier + b.slots
-    cell = wire_period % RANK_PERIODS * n + place
-    if peer.known == 0 or ahead < 0 or ahead > GAP_PERIODS * b.slots:
+    rank = wire_period * n + place
+    ahead = rank - peer.frontier + n
+    cell = rank % (RANK_PERIODS * n)
+    if peer.known == 0 or ahead < 0 or ahead > GAP_PERIODS * n:
         # It starts, or restarted: what it sent before is not judged.
         peer.known = 1
         peer.frontier = rank
@@ -351,17 +351,12 @@ def _judge_tick(t, tick, now_ps, silent, timeout_ps):
 @inlined
 def _misses(t, who):
     """Whether any probe is missing before the latest that arrived from a NIC."""
-    b = t.book[0]
     peer = t.peer[who]
     n = t.loops.shape[1]
     for rank in range(peer.frontier + 1, peer.latest + 1):
-        period = rank // b.slots
-        for place in range(rank % b.slots * b.n_planes, (rank % b.slots + 1) * b.n_planes):
-            if (
-                t.expected[period % TURNS, who * n + place] >= 0
-                and t.rank[who, period % RANK_PERIODS * n + place] != HEARD
-            ):
-                return True
+        is_mine = t.expected[rank // n % TURNS, who * n + rank % n] >= 0
+        if is_mine and t.rank[who, rank % (RANK_PERIODS * n)] != HEARD:
+            return True
     return False
 
 
@@ -381,20 +376,16 @@ def _judge_peer(t, who, now_ps, timeout_ps, margin_ps):
             b.need_ps = max(b.need_ps, ripe_ps)
         return
     for rank in range(peer.frontier + 1, peer.latest + 1):
-        period, slot = rank // b.slots, rank % b.slots
-        turn, kept = period % TURNS, period % RANK_PERIODS
-        for plane in range(b.n_planes):
-            place = slot * b.n_planes + plane
-            cell = kept * n + place
-            heard = t.rank[who, cell] == HEARD
-            t.rank[who, cell] = 0
-            number = t.expected[turn, who * n + place]
-            if number < 0 or heard or b.n_lost == LOSSES_MAX:
-                continue
-            t.rank[who, cell] = MISSED
-            t.rank_ps[who, cell] = peer.latest_ps
-            _tell(t.lost, b.n_lost, number, turn, peer.latest_ps)
-            b.n_lost += 1
+        turn, cell = rank // n % TURNS, rank % (RANK_PERIODS * n)
+        heard = t.rank[who, cell] == HEARD
+        t.rank[who, cell] = 0
+        number = t.expected[turn, who * n + rank % n]
+        if number < 0 or heard or b.n_lost == LOSSES_MAX:
+            continue
+        t.rank[who, cell] = MISSED
+        t.rank_ps[who, cell] = peer.latest_ps
+        _tell(t.lost, b.n_lost, number, turn, peer.latest_ps)
+        b.n_lost += 1
     peer.frontier = peer.latest
 
 
