@@ -6,12 +6,8 @@ import os
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from numba import types
-from numba.core.errors import TypingError
 
 from openmrc.jit import beside, cache, warmup
 
@@ -90,25 +86,3 @@ def test_a_world_is_divided_where_that_helps(
 def test_the_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 5})
     assert beside.cores() == 3
-
-
-def test_numba_is_asked_once_for_the_same_types() -> None:
-    asked: list[tuple[Any, ...]] = []
-
-    def ask(function: Any, context: Any, args: Any, kws: Any) -> str:
-        asked.append((function.key, *args, *kws))
-        if function.key == "broken":
-            raise TypingError("no such operator")
-        return f"{function.key} {len(args)}"
-
-    once = beside.once_for_all(ask)
-    add, broken = (
-        SimpleNamespace(key=key, _code=code) for code, key in enumerate(("add", "broken"))
-    )
-    for _ in range(2):
-        assert once(add, None, (types.int64, types.int64), {}) == "add 2"
-        assert once(add, None, (types.int64, types.float64), {}) == "add 2"
-        with pytest.raises(TypingError):
-            once(broken, None, (types.int64,), {})
-    n, x = types.int64, types.float64
-    assert asked == [("add", n, n), ("add", n, x), ("broken", n), ("broken", n)]

@@ -6,7 +6,6 @@ needs all of the pieces loads from disk in a second what the others have compile
 
 from __future__ import annotations
 
-import gc
 import os
 import selectors
 import signal
@@ -15,11 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from typing import Any
 
-from numba.core.types.functions import BaseFunction
-
-from openmrc.jit import cache
+from openmrc.jit import cache, lean
 from openmrc.jit.progress import Tell, told
 
 Piece = Callable[[], None]
@@ -69,30 +65,11 @@ def _process(piece: Piece) -> subprocess.Popen[bytes]:
 def call(module: str, name: str) -> None:
     """Run a piece in such a process. It ignores Ctrl-C: its parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # compilation makes little garbage: fewer collections save a tenth
-    gc.set_threshold(50_000, 20, 1000)
-    setattr(BaseFunction, "get_call_type", once_for_all(BaseFunction.get_call_type))  # noqa: B010
+    lean.only_compile()
     cache.loud = False  # its parent compiles and says what could not be kept
     piece = getattr(import_module(module), name)
     with told(_say):
         getattr(piece, "__wrapped__", piece)()  # of a WarmUp, what `once` decorates
-
-
-def once_for_all(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """How Numba determines what a function or operator of its own returns, asked once for the same
-    types. Only a process that does nothing else may do so: others may teach Numba more meanwhile.
-    """
-    known: dict[tuple[Any, ...], Any] = {}
-
-    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        if kws:
-            return ask(function, context, args, kws)
-        about = (function._code, *(each._code for each in args))  # Numba's numbers of types
-        if about not in known:
-            known[about] = ask(function, context, args, kws)
-        return known[about]
-
-    return get_call_type
 
 
 def _say(ended: str, now: str) -> None:

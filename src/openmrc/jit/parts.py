@@ -29,8 +29,17 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
     is neither optimised nor turned into machine code.
     """
 
-    def _optimize_functions(self, ll_module: Any) -> None:
+    def add_llvm_module(self, ll_module: Any) -> None:
+        """Take its code, the only one that a part gets, as it is."""
         ll_module.data_layout = self._codegen._data_layout
+        self._final_module = ll_module
+
+    def _get_module_for_linking(self) -> Any:
+        """Its code, which nobody compiles as it is: so it is changed in place."""
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr
+        return self._final_module
 
     def finalize(self) -> None:
         """Nothing is linked in."""
