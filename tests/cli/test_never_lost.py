@@ -428,10 +428,10 @@ def test_a_capture_that_cannot_be_standard_output_is_refused(
 
 def test_without_a_cache_a_command_says_so_once_and_runs(here: Path) -> None:
     assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
-    for cache in ("x.toml/below", "/proc/none"):  # a file in its way; a place that takes nothing
-        done = shell("mrc decode a.pcapng", here, OPENMRC_CACHE=cache)
-        assert done.returncode == 0
-        assert done.stdout.splitlines()[-1].endswith(b" packets")
-        (line,) = done.stderr.decode().splitlines()
-        assert line.startswith("Compiling the decoder, for this run alone: some seconds. There is")
-        assert f"no cache: {cache} cannot be written (" in line
+    cache = "x.toml/below"  # a file is in its way
+    done = shell("mrc decode a.pcapng", here, OPENMRC_CACHE=cache)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].endswith(b" packets")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("Compiling the decoder, for this run alone: some seconds. There is")
+    assert f"no cache: {cache} cannot be written (" in line

@@ -221,6 +221,7 @@ def along_the_table(before: int, after: int) -> bool:
     return after in {before} | once | twice
 
 
+@long
 @settings(COMMON, max_examples=100)
 @given(st.lists(ACTS, min_size=30, max_size=120))
 def test_whatever_a_qp_hears_its_books_balance(heard: list[tuple[int, int]]) -> None:

@@ -628,6 +628,7 @@ def narrow(payload: int, **how: Any) -> Pair:
     return pair
 
 
+@long
 def test_row_11_a_path_that_lost_what_is_larger_than_a_probe_returns_by_a_packet_as_large() -> None:
     pair = narrow(0)
     pair.until(lambda: pair.blame(0, 2).narrow == 5)
@@ -762,6 +763,7 @@ def narrow_plane() -> Pair:
     return pair
 
 
+@long
 def test_row_07_an_answer_from_a_narrow_path_is_no_evidence_against_data_elsewhere() -> None:
     """The peer's host stands still: its answers on the empty plane overtake those to the data."""
     pair = narrow_plane()

@@ -215,6 +215,7 @@ def test_row_07_a_retransmission_is_no_evidence_against_an_original() -> None:
     assert pair.q.n_inferred == 0
 
 
+@long
 def test_row_07_a_lost_retransmission_is_inferred_by_a_later_original() -> None:
     pair = Pair()
     pair.drop(seq=10)
@@ -328,6 +329,7 @@ def test_row_07_an_answer_that_is_too_early_for_a_retransmission_is_a_false_alar
     assert pair.q.n_false == false
 
 
+@long
 @pytest.mark.parametrize("rtts", [2, 10])
 def test_a_standstill_is_no_queueing(rtts: int) -> None:
     """Both ends and all between them are not scheduled for some time, with the window full: round
@@ -349,6 +351,7 @@ def test_a_standstill_is_no_queueing(rtts: int) -> None:
     assert pair.sent["rtx"] == 0
 
 
+@long
 def test_row_07_a_standstill_between_two_packets_is_no_evidence() -> None:
     """One of the packets that were on their way comes three quarters of a round trip after the
     others, as from a port that is read last; those that were sent afterwards are acknowledged
@@ -365,6 +368,7 @@ def test_row_07_a_standstill_between_two_packets_is_no_evidence() -> None:
     assert pair.q.n_false == pair.q.n_inferred == pair.sent["rtx"] == 0
 
 
+@long
 def test_a_queue_is_no_standstill() -> None:
     """Packets that come five round trips late, one after the other, shrink the window."""
     pair = Pair(planes=2)
@@ -549,6 +553,7 @@ def test_row_08_what_took_a_silent_plane_goes_again_when_it_falls_silent() -> No
     assert pair.sent["rtx"] == 20
 
 
+@long
 def test_a_healthy_run_retransmits_nothing() -> None:
     pair = Pair()
     pair.post(1000 * 4096)

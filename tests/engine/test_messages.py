@@ -6,6 +6,7 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from tests.engine.cases import long
 from tests.engine.pair import Pair
 
 
@@ -182,6 +183,7 @@ def test_row_24_one_window_per_qp() -> None:
     assert pair.st.qp[1].cwnd == window
 
 
+@long
 def test_row_24_qps_to_one_destination_may_share_a_window() -> None:
     """Two start as one does; one that has sent everything leaves its part to the other."""
     pair = Pair(qps=2, share_window=True, rtt_us=80)

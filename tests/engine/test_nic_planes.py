@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from openmrc.engine import nic_planes, ports, rotation
+from tests.engine.cases import long
 from tests.engine.pair import Pair
 from tests.exposed import exposed
 
@@ -95,6 +96,7 @@ def test_row_12_a_silent_plane_is_tried_after_an_rto_then_after_twice_as_long() 
         assert turns(pair) == [ALL] * 4
 
 
+@long
 def test_row_12_the_first_answer_brings_the_plane_back_to_all() -> None:
     """Three peers lose all that goes over plane 0 until it is healed; QP 3 sends nothing before."""
     pair = nic_of_four()

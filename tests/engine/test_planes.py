@@ -15,6 +15,7 @@ def planes_used(pair: Pair, since: int = 0) -> Counter[int]:
     return Counter(int(x.p.plane) for x in pair.packets("data", "rtx", since=since))
 
 
+@long
 def test_row_12_a_plane_that_delivers_nothing_is_silent_within_three_round_trips() -> None:
     pair = Pair(planes=4, evs=8, mpr=1024)
     pair.post(800 * 4096)
@@ -116,6 +117,7 @@ def test_row_12_a_plane_that_served_while_all_were_silent_is_not_forgotten() -> 
     assert pair.q.planes_ok == 0b11
 
 
+@long
 def test_row_12_a_plane_silent_before_its_port_went_down_returns_with_the_port() -> None:
     pair = Pair(planes=2, evs=4)
     pair.post(200 * 4096)
@@ -157,6 +159,7 @@ def test_row_13_evs_of_a_plane_are_used_equally_to_within_one() -> None:
         assert max(used) - min(used) <= 1
 
 
+@long
 def test_row_13_planes_are_used_equally() -> None:
     pair = Pair(planes=4, evs=8, checked=False, mpr=1024)
     pair.post(1000 * 4096)

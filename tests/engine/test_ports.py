@@ -8,6 +8,7 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from tests.engine.cases import long
 from tests.engine.pair import US, Logged, Pair, S
 
 
@@ -192,6 +193,7 @@ def test_row_19_the_windows_constants_follow_the_ports() -> None:
     assert pair.q.cwnd == full / 2, "and it grows back by itself"
 
 
+@long
 def test_row_19_the_peers_port_goes_down_under_a_stream() -> None:
     pair = Pair(planes=4, evs=4)
     pair.post(600 * 4096)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import state as es
-from tests.engine.cases import COMMON, EXAMPLES
+from tests.engine.cases import COMMON, EXAMPLES, long
 from tests.engine.pair import OVERHEAD, Pair
 
 
@@ -148,6 +148,7 @@ def test_ports_that_come_and_go(flips: list[tuple[int, int, int]], size: int) ->
     pair.assert_intact()
 
 
+@long
 @COMMON
 @given(script=troubles, denied=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3))))
 def test_denylists_under_trouble(script: list[Trouble], denied: list[tuple[int, int]]) -> None:

@@ -202,6 +202,7 @@ def test_row_14_a_plane_whose_own_or_remote_port_is_down_is_left_out() -> None:
     assert {int(x.p.plane) for x in pair.packets("sack", "ack", since=start)} == {0, 3}
 
 
+@long
 def test_row_14_the_budget_holds_reverse_probes_too() -> None:
     pair = Pair(planes=1, evs=4, rate_gbps=10)
     pair.post(900 * 4096)
@@ -231,6 +232,7 @@ def test_sprayed_answers_take_every_path_of_their_plane_and_no_other() -> None:
     assert ways == {(plane, pair.ev(plane, k)) for plane in range(2) for k in range(4)}
 
 
+@long
 def test_row_14_off_in_peer_runs() -> None:
     """Fixed or random EVs: no probes."""
     for reverse in (policy.REVERSE_FIXED, policy.REVERSE_RANDOM):
@@ -270,6 +272,7 @@ def on_the_way_back(pair: Pair, since: int) -> set[tuple[int, int]]:
     return {(int(x.p.plane), int(x.p.ev)) for x in pair.log if x.at >= since and x.p.src == 1}
 
 
+@long
 def test_control_packets_leave_an_ev_that_is_denied_at_once() -> None:
     pair = Pair(planes=2, evs=4)
     pair.post(400 * 4096)
@@ -297,6 +300,7 @@ def test_a_probe_of_a_path_that_was_denied_since_makes_no_reverse_ev() -> None:
     assert (on, tried) not in on_the_way_back(pair, request.at + 1)
 
 
+@long
 def test_control_packets_leave_a_plane_that_is_denied_altogether_and_come_back() -> None:
     pair = Pair(planes=2, evs=4)
     pair.post(300 * 4096)
@@ -331,6 +335,7 @@ def test_where_every_plane_is_denied_control_packets_take_them_all_the_same() ->
     assert {plane for plane, _ in on_the_way_back(pair, 0)} == {0, 1}
 
 
+@long
 def test_row_14_a_probe_asks_of_another_path_than_the_one_in_use() -> None:
     pair = Pair(planes=1, evs=3)
     pair.cut(kind="response")

@@ -44,6 +44,7 @@ def test_row_09_rto_is_the_larger_of_the_setting_and_four_delays(
     assert Pair(rto_exponent=rto_exponent, rtt_us=rtt_us).rto == rto_ps
 
 
+@long
 def test_row_09_an_expiry_covers_hundreds_of_packets_and_charges_once() -> None:
     """Every path dies while 160 packets are out: all are sent again, one charge is made."""
     pair = Pair(planes=4, rtt_us=20, evs=8)
@@ -192,6 +193,7 @@ def test_row_09_no_charge_while_the_peer_is_heard() -> None:
     assert pair.q.n_epochs == 0
 
 
+@long
 @pytest.mark.parametrize("reason", RESOURCE)
 def test_row_09_resource_nacks_charge_at_most_once_an_epoch(reason: int) -> None:
     """A responder without resources: a packet is refused again and again, each round trip."""

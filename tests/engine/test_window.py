@@ -8,6 +8,7 @@ from openmrc.engine import fate
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from tests.engine.arriving import data
+from tests.engine.cases import long
 from tests.engine.pair import Pair
 
 MPR = 128
@@ -157,6 +158,7 @@ def test_a_shrunken_window_delays_retransmissions_that_would_violate_it() -> Non
     assert pair.sent["rtx"] == 2
 
 
+@long
 def test_a_shrink_under_way_is_survived() -> None:
     pair = Pair(mpr=512, rtt_us=40, dynamic_mpr=1)
     pair.post(900 * 4096)

@@ -234,7 +234,7 @@ RUN = """
 import sys
 from pathlib import Path
 from tests.sim.mrc.brought import world
-w = world(Path(sys.argv[1]), 'cc = "my.py:step"')
+w = world(Path(sys.argv[1]), 'cc = "my.py:step"', size="40kB")
 module = next(m for name, m in sys.modules.items() if name.startswith("openmrc_policy"))
 hits = 0 if not hasattr(module.step, "stats") else sum(module.step.stats.cache_hits.values())
 print(hits, w.now_ps)
