@@ -529,6 +529,7 @@ def test_json_has_every_header_and_the_summary_at_the_end(lab: Lab) -> None:
         "joined_frames": 0,
         "hidden_packets": 0,
         "unlisted": 0,
+        "hosts": [],
         "cut_at": None,
     }
 

@@ -76,6 +76,7 @@ def _cell(row: Row, name: str) -> str:
 def show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
     """Print the summary, and print unexpected findings on standard error."""
     summary, roce = summaries
+    summary.settle()
     for row in (*summary.rows(), *roce.rows()):
         row.unlooked = summary.cut
     if as_json:
@@ -108,6 +109,8 @@ def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
     for row in all_rows:
         if row.psns_hidden:
             print(_hidden(row))
+    for addresses in summary.hosts.all()[:ROWS_SHOWN]:
+        print(f"{' and '.join(addresses)} are one host: PSNs of its queue pairs are dealt to them")
     for words in _planes(rows):
         print(words)
     if qpn is None:

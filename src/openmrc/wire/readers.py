@@ -83,7 +83,8 @@ class Found(NamedTuple):
         endpoint = hosts.get(self.frame.destination, self.frame.endpoint)
         row: QpRow | None
         if self.protocol == MRC:
-            row = mrc.add(self.frame.p, endpoint)
+            source = hosts.get(self.frame.source, self.frame.source)
+            row = mrc.add(self.frame.p, endpoint, source)
         else:
             mrc.packets += 1
             row = roce.add(self.frame.p, endpoint)

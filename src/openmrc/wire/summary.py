@@ -9,75 +9,24 @@ links counts several times.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from openmrc.engine import packet
 from openmrc.wire import layout
+from openmrc.wire.hosts import Hosts, are_dealt, is_due
+from openmrc.wire.seen import RUNS_MAX, Seen, unwrap
 
 PSN_BITS = layout.BTH.field("psn").bits
 MSN_BITS = layout.METH.field("msn").bits
 
 QPS_MAX = 131_072  # as many as the largest runs have; a row takes some 2 KB
 EVS_MAX = 65_536  # of one QP; a hundred times what a NIC sprays over
-RUNS_MAX = 32_768  # of one QP; the largest window has 32,640 PSNs (MRC 1.5)
 LISTED_MAX = 64  # ranges and EVs that are listed; all are counted
 CUT_OFF = "cut off"  # a reason that the capture does not have
-
-
-class Seen:
-    """The set of integers seen, as runs of consecutive ones, and their number.
-
-    Beyond `RUNS_MAX` runs the lowest hole is dropped, but its integers stay counted as not seen.
-    """
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._bounds: list[int] = []  # first, end, first, end ... ascending; ends are excluded
-
-    def add(self, x: int) -> bool:
-        """Record `x`; False if it was seen before."""
-        bounds = self._bounds
-        i = bisect_right(bounds, x)
-        if i % 2:  # between a first and its end
-            return False
-        joins_before = i > 0 and bounds[i - 1] == x
-        joins_after = i < len(bounds) and bounds[i] == x + 1
-        if joins_before and joins_after:
-            del bounds[i - 1 : i + 1]
-        elif joins_before:
-            bounds[i - 1] = x + 1
-        elif joins_after:
-            bounds[i] = x
-        else:
-            bounds[i:i] = (x, x + 1)
-            if len(bounds) > 2 * RUNS_MAX:
-                del bounds[1:3]
-        self.total += 1
-        return True
-
-    def __contains__(self, x: int) -> bool:
-        return bisect_right(self._bounds, x) % 2 == 1
-
-    def holes(self, lowest: int, highest: int) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of each range between the two, both included, that was not seen."""
-        at = lowest
-        for first, end in zip(self._bounds[::2], self._bounds[1::2], strict=True):
-            if first > at:
-                yield at, first - 1
-            at = end
-        if at <= highest:
-            yield at, highest
-
-
-def unwrap(value: int, near: int, bits: int) -> int:
-    """Return the integer nearest to `near` whose low `bits` bits are `value`."""
-    half = 1 << bits - 1
-    return near + ((value - near + half) & (2 * half - 1)) - half
 
 
 class _Hidden(NamedTuple):
@@ -219,7 +168,23 @@ class QpRow(ABC):
 
 @dataclass
 class QpSummary(QpRow):
-    """One row of MRC."""
+    """One row of MRC; `sources` are addresses from which data came, the first `LISTED_MAX`."""
+
+    COUNTS: ClassVar[tuple[str, ...]] = (
+        *("packets", "payload_bytes", "ecn_marked", "retransmitted", "duplicates"),
+        *(
+            "trimmed",
+            "trimmed_lasthop",
+            "sacks",
+            "skip_once",
+            "always_skip",
+            "nacks",
+            "acks",
+            "naks",
+            "probes",
+        ),
+        *("unstamped", "endpoint_requests", "endpoint_responses"),
+    )
 
     # data
     retransmitted: int = 0
@@ -244,6 +209,7 @@ class QpSummary(QpRow):
         self._msns = Seen()
         self._msn_highest = 0
         self._evs: set[int] = set()
+        self.sources: set[str] = set()
 
     @property
     def control(self) -> int:
@@ -292,6 +258,41 @@ class QpSummary(QpRow):
             self.endpoint_requests += 1
         else:
             self.endpoint_responses += 1
+
+    def is_also(self, other: QpSummary) -> bool:
+        """Whether `other` is the same queue pair at another plane's address, as its PSNs show."""
+        again = self.retransmitted + other.retransmitted
+        return are_dealt(self._psns, other._psns, self._psns_ahead(other), again)
+
+    def join(self, other: QpSummary) -> None:
+        """Count all that `other` has counted, of the same queue pair at another address."""
+        self._newest = None
+        for name in self.COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        if other.psn_lowest is not None:
+            ahead = self._psns_ahead(other)
+            lowest, highest = other.psn_lowest + ahead, other.psn_highest + ahead
+            is_first = self.psn_lowest is None
+            self.psn_lowest = lowest if self.psn_lowest is None else min(self.psn_lowest, lowest)
+            self.psn_highest = highest if is_first else max(self.psn_highest, highest)
+            self.duplicates += self._psns.join(other._psns, ahead)
+            self._hidden |= {psn + ahead: told for psn, told in other._hidden.items()}
+        if other._msns.total:
+            highest = unwrap(other._msn_highest & packet.PSN_MASK, self._msn_highest, MSN_BITS)
+            highest = highest if self._msns.total else other._msn_highest
+            self._msns.join(other._msns, highest - other._msn_highest)
+            self._msn_highest = max(self._msn_highest, highest)
+        self._evs |= other._evs
+        self.sources |= other.sources
+        if other.cack_highest is not None:
+            self._acknowledged(other.cack_highest & packet.PSN_MASK)
+
+    def _psns_ahead(self, other: QpSummary) -> int:
+        """What makes `other`'s PSNs this row's: each counts wraps of 24 bits from its first one."""
+        if self.psn_lowest is None:
+            return 0
+        psn = other.psn_highest
+        return unwrap(psn & packet.PSN_MASK, self.psn_highest, PSN_BITS) - psn
 
     def _acknowledged(self, cack_psn: int) -> None:
         if self.cack_highest is not None:
@@ -393,9 +394,56 @@ class Summary(Rows[QpSummary]):
 
     def __init__(self) -> None:
         super().__init__(QpSummary)
+        self.hosts = Hosts()
+        self._alike: dict[int, list[QpSummary]] = {}  # rows by QP number
         self.cut = self.copies = self.frames = self.hidden = 0
         self.damaged: Counter[str] = Counter()
         self.foreign: Counter[str] = Counter()
+
+    def add(self, p: Any, destination: str, source: str = "") -> QpSummary | None:
+        """Count one packet, and find out as soon as that is sure which addresses are one host's."""
+        key = self.hosts.name(destination), int(p.dst_qpn)
+        is_new = key not in self._qps
+        row = super().add(p, key[0])
+        if row is None:
+            return None
+        if is_new:
+            self._alike.setdefault(row.qpn, []).append(row)
+        if p.opcode <= packet.LAST_DATA:
+            if source and len(row.sources) < LISTED_MAX:
+                row.sources.add(source)
+            if is_due(row.packets) and self._look(row):
+                row = self._qps[self.hosts.name(destination), row.qpn]
+        return row
+
+    def settle(self) -> None:
+        """Look at all rows once more: no packet follows."""
+        while any(self._look(row) for row in self.rows()):
+            pass
+
+    def _look(self, row: QpSummary) -> bool:
+        """Join rows that are the same queue pair as this one, and all else of its two hosts."""
+        same = [one for one in self._alike[row.qpn] if one is not row and row.is_also(one)]
+        for other in same:
+            self._join({row.destination, other.destination}, row.sources | other.sources)
+        return bool(same)
+
+    def _join(self, *hosts: set[str]) -> None:
+        news = [self.hosts.join(addresses) for addresses in hosts]
+        if not any(news):
+            return
+        for key in [*self._qps]:
+            name = self.hosts.name(key[0])
+            if name == key[0]:
+                continue
+            row = self._qps.pop(key)
+            into = self._qps.get((name, row.qpn))
+            if into is None:
+                row.destination = name
+                self._qps[name, row.qpn] = row
+            else:
+                into.join(row)
+                self._alike[row.qpn].remove(row)
 
     def add_frame(self, packets: int, hidden: int, is_copy: bool) -> None:
         """Count a frame that held several packets, `hidden` more of them in a part that was not
@@ -431,6 +479,7 @@ class Summary(Rows[QpSummary]):
             "joined_frames": self.frames,
             "hidden_packets": self.hidden,
             "unlisted": self.unlisted,
+            "hosts": self.hosts.all(),
             "qps": [row.as_dict() for row in self.rows(qpn)],
         }
 
