@@ -336,11 +336,13 @@ class QueuePair:
     def evs(self) -> list[dict[str, Any]]:
         """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it, and
         `narrow_bytes`: the payload of the smallest packet that it loses although it passes smaller
-        ones, as if its MTU were too small; else 0.
+        ones, as if its MTU were too small; else 0. The evidence for that is `narrow`, how often in
+        a row it passed a small packet and lost one of `lost_bytes` or more.
 
         A path that the endpoint's thread is adding or removing at this moment is left out.
         """
         host, own = self._host, place.evs(self._q)
+        blames = host.st.blame[host.st.ev["blame"][own]]
         return [
             {
                 "ev": int(e.value),
@@ -348,9 +350,13 @@ class QueuePair:
                 "state": name,
                 "active": bool(e.active),
                 "packets": int(packets),
-                "narrow_bytes": int(ev.narrow_bytes(host.st.blame[int(e.blame)])),
+                "narrow_bytes": int(ev.narrow_bytes(blame)),
+                "narrow": int(blame["narrow"]),
+                "lost_bytes": max(int(blame["lost"]), 0),
             }
-            for e, packets in zip(host.st.ev[own], host.ep.ev_count[own], strict=True)
+            for e, blame, packets in zip(
+                host.st.ev[own], blames, host.ep.ev_count[own], strict=True
+            )
             if (name := ev.EV_STATES.get(int(e.state)))
         ]
 

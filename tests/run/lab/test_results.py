@@ -27,7 +27,8 @@ COUNTERS = (
 
 SCENARIO = {"fabric": {"nics": 2, "planes": 2, "t0_down": 2}}
 FABRIC = make_scenario(SCENARIO | {"workload": {"kind": "permutation"}}).build()[0]
-PATHS = [(FABRIC.ev(0, 0), 0, 90), (FABRIC.ev(1, 0), 2048, 9)]  # EV, narrow_bytes, packets
+# EV, times narrow, bytes lost, packets, usable
+PATHS = [(FABRIC.ev(0, 0), 0, 0, 90, True), (FABRIC.ev(1, 0), 4, 2048, 9, False)]
 
 
 def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:

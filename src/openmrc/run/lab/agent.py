@@ -33,6 +33,7 @@ PS_PER_NS = 1000
 SAMPLE_NS = 20_000_000  # between two samples of placed payload
 TELL_NS = 100_000_000  # between two messages to the coordinator
 ROWS_A_LINE = 4000  # rows of a report
+USABLE = ("GOOD", "SKIP")  # states of a path
 
 
 def payload(seed: int, message: int, length: int) -> Any:
@@ -238,10 +239,9 @@ class Agent:
         self._rows("samples", self._samples)
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
-            bad = ("ASSUMED_BAD", "DENIED")  # and not for its MTU, as far as is known
             used = [ev for ev in end.evs() if ev["packets"]]
-            used = [ev for ev in used if ev["narrow_bytes"] or ev["state"] not in bad]
-            paths = [(ev["ev"], ev["narrow_bytes"], ev["packets"]) for ev in used]
+            told = ("ev", "narrow", "lost_bytes", "packets")
+            paths = [(*(ev[key] for key in told), ev["state"] in USABLE) for ev in used]
             known = {"paths": paths, "probe_bytes": self._device.probe_bytes}
             self._line.send({"qp": {**one, **known, **end.counters()}})
         self._line.send({"end": self._device.counters(), "astray": self._astray()})
