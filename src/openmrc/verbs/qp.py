@@ -337,7 +337,8 @@ class QueuePair:
         """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it, and
         `narrow_bytes`: the payload of the smallest packet that it loses although it passes smaller
         ones, as if its MTU were too small; else 0. The evidence for that is `narrow`, how often in
-        a row it passed a small packet and lost one of `lost_bytes` or more.
+        a row it passed a small packet and lost one of `lost_bytes` or more, and against it whether
+        it was `blamed` for a loss and then delivered as large a packet: `lost_bytes` is 0.
 
         A path that the endpoint's thread is adding or removing at this moment is left out.
         """
@@ -353,6 +354,7 @@ class QueuePair:
                 "narrow_bytes": int(ev.narrow_bytes(blame)),
                 "narrow": int(blame["narrow"]),
                 "lost_bytes": max(int(blame["lost"]), 0),
+                "blamed": bool(e.blame),
             }
             for e, blame, packets in zip(
                 host.st.ev[own], blames, host.ep.ev_count[own], strict=True

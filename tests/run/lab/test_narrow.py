@@ -41,15 +41,15 @@ def lines(
     over: np.ndarray, times: np.ndarray, lost: int = 4096, rested: int = 0, lossy: int = 0
 ) -> list[str]:
     """Narrow paths carried 9 packets, all others 90 but for the first ones, which rested since.
-    So many of the others after those lose packets of any size.
+    So many of the others after those lost a packet, and delivered the next one.
     """
     sound = np.flatnonzero(times == 0)
     packets = np.where(times > 0, 9, 90)
     packets[sound[:rested]] = 9
     lost_bytes = np.where(times > 0, lost, 0)
-    lost_bytes[sound[rested : rested + lossy]] = lost
-    usable = times == 0
-    return narrow.lines(FABRIC, narrow.Paths(over, times, lost_bytes, packets, usable), 120)
+    blamed = times > 0
+    blamed[sound[rested : rested + lossy]] = True
+    return narrow.lines(FABRIC, narrow.Paths(over, times, lost_bytes, packets, blamed), 120)
 
 
 def words(place: str, n: int, lost: str = "4,096", of: int | None = None) -> str:

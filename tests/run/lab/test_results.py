@@ -27,8 +27,8 @@ COUNTERS = (
 
 SCENARIO = {"fabric": {"nics": 2, "planes": 2, "t0_down": 2}}
 FABRIC = make_scenario(SCENARIO | {"workload": {"kind": "permutation"}}).build()[0]
-# EV, times narrow, bytes lost, packets, usable
-PATHS = [(FABRIC.ev(0, 0), 0, 0, 90, True), (FABRIC.ev(1, 0), 4, 2048, 9, False)]
+# EV, times narrow, bytes lost, packets, blamed
+PATHS = [(FABRIC.ev(0, 0), 0, 0, 90, False), (FABRIC.ev(1, 0), 4, 2048, 9, True)]
 
 
 def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:

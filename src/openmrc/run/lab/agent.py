@@ -33,7 +33,6 @@ PS_PER_NS = 1000
 SAMPLE_NS = 20_000_000  # between two samples of placed payload
 TELL_NS = 100_000_000  # between two messages to the coordinator
 ROWS_A_LINE = 4000  # rows of a report
-USABLE = ("GOOD", "SKIP")  # states of a path
 
 
 def payload(seed: int, message: int, length: int) -> Any:
@@ -240,8 +239,8 @@ class Agent:
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
             used = [ev for ev in end.evs() if ev["packets"]]
-            told = ("ev", "narrow", "lost_bytes", "packets")
-            paths = [(*(ev[key] for key in told), ev["state"] in USABLE) for ev in used]
+            told = ("ev", "narrow", "lost_bytes", "packets", "blamed")
+            paths = [[ev[key] for key in told] for ev in used]
             known = {"paths": paths, "probe_bytes": self._device.probe_bytes}
             self._line.send({"qp": {**one, **known, **end.counters()}})
         self._line.send({"end": self._device.counters(), "astray": self._astray()})

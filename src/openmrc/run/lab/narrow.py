@@ -2,9 +2,10 @@
 
 A sender knows of each of its paths how often in a row it passed a small packet and then lost a
 larger one, and not where. Of a path that loses packets of any size, that happens with a probability
-of a quarter at most. So each time speaks for the places that the path crosses, and paths that
-carry large packets speak against theirs. Places are taken until no evidence is left, the one that
-most speaks for first.
+of a quarter at most (`engine.ev`). So each time speaks for the places that the path crosses, and
+paths that do otherwise speak against theirs: a place is worth how much likelier its paths are at
+their own rate than at a quarter. Places are taken until none is left with enough evidence, the one
+with most first.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.engine import ev
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.verbs.tally import too_narrow
 
+CHANCE = 0.25  # that a path at a loss of one half passes a small packet and then loses a larger one
 OTHERS_MAX = 3  # that explain as much: more are only counted
 
 
@@ -30,7 +33,7 @@ class Paths(NamedTuple):
         LongArray  # [n] payload of the smallest packet that each lost, and none passed since
     )
     packets: LongArray  # [n] sent on each
-    usable: BoolArray  # [n] whether it is in use
+    blamed: BoolArray  # [n] whether each lost any
 
 
 def lines(fabric: Fabric, paths: Paths, probe_bytes: int) -> list[str]:
@@ -45,30 +48,40 @@ def lines(fabric: Fabric, paths: Paths, probe_bytes: int) -> list[str]:
 def _places(fabric: Fabric, paths: Paths) -> Iterator[tuple[str, BoolArray]]:
     """The name of each place, and which paths cross it."""
     crossed, kind = _crossed(fabric, paths.routes), _kinds(fabric)
-    against = _against(paths)
+    against = _summed(crossed, _against(paths), len(kind))
+    enough = _evidence(np.array([ev.NARROW_SURE]), np.zeros(1, np.int64))[0]  # as of a path alone
     left = paths.times > 0
     while left.any():
-        speaks = _summed(crossed, np.where(left, paths.times, -against), len(kind))
-        best = int(speaks.argmax())  # of places for which as much speaks the smallest kind
-        if speaks[best] < ev.NARROW_SURE:
+        evidence = _evidence(_summed(crossed, paths.times * left, len(kind)), against)
+        best = int(evidence.argmax())  # of places with as much the smallest kind
+        if evidence[best] < enough:
             break
         across = (crossed == best).any(axis=1)
         shared = _summed(crossed, across & left, len(kind))
-        alike = (kind == kind[best]) & (speaks == speaks[best]) & (shared == shared[best])
+        alike = (kind == kind[best]) & (evidence == evidence[best]) & (shared == shared[best])
         yield _named(fabric, np.flatnonzero(alike).tolist()), across
         left &= ~across
 
 
 def _against(paths: Paths) -> LongArray:
-    """How much each path speaks against the places that it crosses, in times that speak for them.
-
-    One that carried more than any narrow one is sound, unless it only rested since: that is worth
-    as much as sufficient evidence. One that lost packets and is in use again loses any of them.
+    """How often each path did otherwise: it lost a packet, and delivered the next one as large. One
+    that lost none, but carried more than any narrow one, is as good as sufficient evidence; others
+    may only have rested.
     """
-    narrow = paths.times > 0
-    most = paths.packets[narrow].max(initial=0)
+    most = paths.packets[paths.times > 0].max(initial=0)
     sound = np.where(paths.packets > most, ev.NARROW_SURE, 0)
-    return np.where(narrow | ~paths.usable, 0, np.where(paths.lost_bytes > 0, 1, sound))
+    return np.where(paths.lost_bytes > 0, 0, np.where(paths.blamed, 1, sound))
+
+
+def _evidence(times: LongArray, against: LongArray) -> NDArray[np.float64]:
+    """How much likelier the outcomes at each place are at their own rate than at `CHANCE`, as the
+    logarithm; 0 where the rate is not higher.
+    """
+    n = np.maximum(times + against, 1)
+    rate = np.maximum(times / n, CHANCE)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        other = np.where(against > 0, against * np.log((1 - rate) / (1 - CHANCE)), 0.0)
+    return np.asarray(times * np.log(rate / CHANCE) + other)
 
 
 def _kinds(fabric: Fabric) -> LongArray:

@@ -151,8 +151,8 @@ def _narrow_paths(fabric: Fabric, traffic: Traffic, heard: Heard) -> list[str]:
         if one["sends"]
         for path in one["paths"]
     ]
-    src, dst, evs, times, lost, packets, usable = np.array(rows, np.int64).reshape(-1, 7).T
-    paths = narrow.Paths(routes(fabric, src, dst, evs), times, lost, packets, usable > 0)
+    src, dst, evs, times, lost, packets, blamed = np.array(rows, np.int64).reshape(-1, 7).T
+    paths = narrow.Paths(routes(fabric, src, dst, evs), times, lost, packets, blamed > 0)
     return narrow.lines(fabric, paths, heard.qps[0]["probe_bytes"])
 
 
