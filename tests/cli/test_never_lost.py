@@ -328,10 +328,11 @@ def test_what_python_drops_of_an_interrupt_is_raised_again(here: Path) -> None:
 
 
 LOADING = """
-import signal
+import os, signal
 from openmrc.cli import interrupts
 
 interrupts.keep()
+signal.alarm(60)
 try:
     import slow
     while True:
@@ -352,9 +353,10 @@ class Whole:
 """
 
 
-def test_an_interrupt_waits_until_a_module_has_loaded(here: Path) -> None:
+@pytest.mark.parametrize("then", ["pass", "os.read(os.pipe()[0], 1)"], ids=["runs", "waits"])
+def test_an_interrupt_waits_until_a_module_has_loaded(then: str, here: Path) -> None:
     """Python wraps what a class in the making raises in a RuntimeError: a traceback."""
-    (here / "loading.py").write_text(LOADING)
+    (here / "loading.py").write_text(LOADING.replace("        pass", f"        {then}"))
     (here / "slow.py").write_text(SLOW)
     done = shell('"$PYTHON" loading.py', here)
     assert (done.stdout, done.stderr, done.returncode) == (b"heard\n", b"", 0)

@@ -9,7 +9,6 @@ an error of their own, and a class in the making wraps it in another.
 
 from __future__ import annotations
 
-import _thread
 import signal
 import sys
 import threading
@@ -62,7 +61,8 @@ def keep() -> None:
                 frame = frame.f_back
             if frame is None:
                 break
-        _thread.interrupt_main(signal.Signals(last()))
+        # A signal of its own, since `_thread.interrupt_main` ends no system call that waits.
+        signal.pthread_kill(threading.main_thread().ident or 0, last())
 
     sys.unraisablehook = hook
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
