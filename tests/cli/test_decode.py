@@ -27,6 +27,7 @@ from openmrc.wire import addresses, frame
 from openmrc.wire.pcap import Writer
 from tests.wire.joined import join
 from tests.wire.test_offload import around_it
+from tests.wire.test_pcap import statistics
 
 REPEATABLE = settings(
     derandomize=True,
@@ -355,6 +356,18 @@ def test_rows_that_may_be_planes_of_one_host_are_named_with_the_option(lab: Lab)
     assert remedy not in lab.lines("--host", "10.1.0.2,10.2.0.2")
 
 
+def test_what_the_capture_lost_itself_is_not_missing(lab: Lab) -> None:
+    """Statistics of the file say that two frames were lost, of which each may hold one packet."""
+    lab.capture(data(1), data(2), data(6))
+    assert "Missing at fd6d:7263::2 QP 0x11: PSN 3-5" in lab.lines()
+    with lab.file.open("ab") as file:
+        file.write(statistics("<", 0, [(5, 2)]))
+    lines = lab.lines()
+    assert "Missing at fd6d:7263::2 QP 0x11: 1 of PSN 3-5" in lines
+    assert lines[-1] == "2 frames more, which the program that captured lost: it was too slow"
+    assert lab.objects()[-1]["summary"]["dropped"] == 2
+
+
 # The summary
 
 
@@ -531,6 +544,7 @@ def test_json_has_every_header_and_the_summary_at_the_end(lab: Lab) -> None:
         "unlisted": 0,
         "hosts": [],
         "cut_at": None,
+        "dropped": 0,
     }
 
 

@@ -53,6 +53,11 @@ def interface(order: str, options: bytes = b"", link: int = 1, snap: int = 0) ->
     return block(order, 1, pack(order + "HHI", link, 0, snap) + options)
 
 
+def statistics(order: str, number: int, counts: list[tuple[int, int]]) -> bytes:
+    options = b"".join(option(order, code, pack(order + "Q", count)) for code, count in counts)
+    return block(order, 5, pack(order + "III", number, 0, 0) + options)
+
+
 def enhanced(order: str, number: int, units: int, data: bytes, options: bytes = b"") -> bytes:
     head = pack(order + "IIIII", number, units >> 32, units & 0xFFFF_FFFF, len(data), len(data) + 1)
     return block(order, 6, head + data + bytes(-len(data) % 4) + options)
@@ -203,6 +208,17 @@ def test_all_three_packet_blocks_are_read_and_unknown_blocks_and_options_passed_
 def test_a_simple_packet_is_as_long_as_the_interface_lets_it_be(order: str) -> None:
     file = section(order) + interface(order, snap=5) + simple(order, 90, b"abcde")
     assert [(p.data, p.original_length) for p in read(file)] == [(b"abcde", 90)]
+
+
+@ORDERS
+def test_a_capture_says_what_it_lost(order: str) -> None:
+    """By the interface (5) and by the system (7); a newer count takes the place of an older one."""
+    lost = [(4, 1000), (5, 1), (7, 20)]
+    one = section(order) + 2 * interface(order) + statistics(order, 0, [(5, 9)])
+    one += statistics(order, 0, lost) + statistics(order, 1, lost)
+    file = Reader(io.BytesIO(one + one), "a.pcapng")
+    assert [*file] == []
+    assert file.dropped == 4 * 21
 
 
 def test_each_section_has_its_own_byte_order_and_interfaces() -> None:

@@ -78,12 +78,16 @@ def show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json:
     summary, roce = summaries
     summary.settle()
     for row in (*summary.rows(), *roce.rows()):
-        row.unlooked = summary.cut
+        row.unlooked = summary.unlooked(reader.dropped)
     if as_json:
         told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
-        print(json.dumps({"summary": {**told, "cut_at": reader.cut_at}}))
+        of_file = {"cut_at": reader.cut_at, "dropped": reader.dropped}
+        print(json.dumps({"summary": {**told, **of_file}}))
     else:
         _print_tables(summary, roce, qpn)
+        if reader.dropped:
+            lost = _of(reader.dropped, "frame", "frames")
+            print(f"{lost} more, which the program that captured lost: it was too slow")
     sys.stdout.flush()
     if reader.cut_at is not None:
         say(f"{reader.name}: is cut off: what begins at byte {reader.cut_at} is left out")

@@ -55,11 +55,12 @@ LINKS = {
 }
 
 # Block types
-_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
+_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _COUNTS, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 5, 6
 _SECTION_BYTES = _SECTION.to_bytes(4)  # a palindrome: the same in both byte orders
 _ORDER_MAGIC = 0x1A2B3C4D
 # Options
 _END, _USER_APPLICATION, _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 0, 4, 2, 9, 14
+_ISB_IFDROP, _ISB_OSDROP = 5, 7  # of an interface's statistics
 _BLOCK_BYTES_MIN = 12  # type, length, length
 _BUFFER_BYTES = 1024 * 1024
 _MICROSECONDS = 10**6  # the unit of an interface that states none
@@ -159,6 +160,8 @@ class _Order:
         self.head = Struct(mark + "II")  # of a block: type, length
         self.version = Struct(mark + "HH")  # major, minor
         self.interface = Struct(mark + "HHI")  # link type, reserved, snap length
+        self.counts = Struct(mark + "III")  # interface, time high, low
+        self.counter = Struct(mark + "Q")
         self.option = Struct(mark + "HH")  # code, length
         self.seconds = Struct(mark + "q")
         self.enhanced = Struct(mark + "IIIII")  # interface, time high, low, captured, original
@@ -265,11 +268,18 @@ class Reader:
         self._block_at = 0
         self._order = _LITTLE
         self._interfaces: list[_Interface] = []
+        self._sections = 0
+        self._dropped: dict[tuple[int, int], int] = {}  # by section and interface
         try:
             self._packets = self._begin()
         except _CutOff:
             what = "ends within its first header" if self.offset else "is empty"
             raise InputError(f"{name}: {what}; name a capture file") from None
+
+    @property
+    def dropped(self) -> int:
+        """Packets that were there and that the capture lost, as far as it says so, at its end."""
+        return sum(self._dropped.values())
 
     def __enter__(self) -> Self:
         return self
@@ -373,7 +383,9 @@ class Reader:
                 yield self._timed(body, self._order.older)
             elif kind == _INTERFACE:
                 self._interface(body)
-            # and no other block: names, statistics, secrets, and private ones
+            elif kind == _COUNTS:
+                self._counts(body)
+            # and no other block: names, secrets, and private ones
 
     def _body(self, length: int, taken: int) -> bytes:
         """Return the bytes between the first `taken` bytes of a block and its second length."""
@@ -400,6 +412,7 @@ class Reader:
         if major != 1:
             self._refuse(f"version {major} of pcapng, not 1")
         self._interfaces = []
+        self._sections += 1
 
     def _interface(self, body: bytes) -> None:
         if len(self._interfaces) >= INTERFACES_MAX:
@@ -417,6 +430,16 @@ class Reader:
             elif code == _IF_TSOFFSET and len(value) == 8:
                 offset_ns = self._order.seconds.unpack(value)[0] * NS_PER_S
         self._interfaces.append(_Interface(name, link, snap_bytes, units_per_s, offset_ns))
+
+    def _counts(self, body: bytes) -> None:
+        """Note how many packets the program that captured lost; later blocks have newer counts."""
+        fixed = self._order.counts
+        self._check_room(body, fixed)
+        (interface, *_), lost = fixed.unpack_from(body), 0
+        for code, value in self._options(body, fixed.size):
+            if code in (_ISB_IFDROP, _ISB_OSDROP) and len(value) == 8:
+                lost += self._order.counter.unpack(value)[0]
+        self._dropped[self._sections, interface] = lost
 
     def _options(self, body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         head = self._order.option

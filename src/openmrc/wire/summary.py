@@ -54,7 +54,7 @@ class QpRow(ABC):
         self._psns = Seen()  # of whole packets
         self._hidden: dict[int, _Hidden] = {}
         self._newest: int | None = None  # PSN of the packet counted last, if that was data
-        self.unlooked = 0  # frames of the capture that end before they say whose they are
+        self.unlooked = 0  # packets of the capture of which nothing says whose they are
 
     @property
     def psn_first(self) -> int | None:
@@ -397,6 +397,7 @@ class Summary(Rows[QpSummary]):
         self.hosts = Hosts()
         self._alike: dict[int, list[QpSummary]] = {}  # rows by QP number
         self.cut = self.copies = self.frames = self.hidden = 0
+        self._largest = 1  # packets of a frame
         self.damaged: Counter[str] = Counter()
         self.foreign: Counter[str] = Counter()
 
@@ -450,8 +451,13 @@ class Summary(Rows[QpSummary]):
         captured, or that is a cut copy.
         """
         self.frames += packets > 1 or hidden > 0
+        self._largest = max(self._largest, packets)
         self.hidden += hidden
         self.copies += is_copy
+
+    def unlooked(self, dropped: int) -> int:
+        """How many packets nothing is known of, if the capture lost `dropped` frames."""
+        return self.cut + dropped * self._largest
 
     def add_cut(self) -> None:
         """Count a packet that ends before it says what it is."""
