@@ -33,7 +33,7 @@ def dealt(n: int, planes: int, seed: int, first_psn: int = 0) -> Summary:
 
 
 @pytest.mark.parametrize(
-    ("n", "planes", "first_psn"), [(200, 2, 0), (1500, 4, 2**24 - 700), (6000, 8, 5)]
+    ("n", "planes", "first_psn"), [(200, 2, 0), (1000, 4, 2**24 - 700), (2500, 8, 5)]
 )
 def test_a_queue_pair_over_planes_is_one_row_of_which_nothing_is_missing(
     n: int, planes: int, first_psn: int
@@ -57,10 +57,10 @@ def test_what_none_of_the_planes_has_is_missing() -> None:
 
 
 @pytest.mark.parametrize("lost", [0.0, 0.05, 0.5])
-@pytest.mark.parametrize("second_psn", [0, 400, 3000])
+@pytest.mark.parametrize("second_psn", [0, 200, 1000])
 def test_two_hosts_whose_numbers_are_alike_stay_two(lost: float, second_psn: int) -> None:
     draw, seen = random.Random(3), Summary()
-    for i in range(2000):
+    for i in range(600):
         for host, first in enumerate((0, second_psn)):
             if draw.random() >= lost:
                 seen.add(data(first + i, dst_qpn=QPN), f"10.{host}.0.5", "10.0.0.9")
