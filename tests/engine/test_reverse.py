@@ -347,9 +347,9 @@ def test_row_14_a_probe_asks_of_another_path_than_the_one_in_use() -> None:
     assert set(tried) == {pair.ev(0, 0), pair.ev(0, 2)}
 
 
-def answers(pair: Pair, n: int = 60) -> set[int]:
+def answers(pair: Pair, n: int = 60, **more: int) -> set[int]:
     """The EVs that end 0 takes to answer so many EV probes."""
-    fields = {"reason": pk.OP_EV_PROBE, "src": 1, "plane": 0}
+    fields = {"reason": pk.OP_EV_PROBE, "src": 1, "plane": 0, **more}
     sent = [pair.inject(0, pk.ENDPOINT_REQUEST, psn=i, **fields) for i in range(n)]
     return {int(p.ev) for emitted in sent for p in emitted}
 
@@ -363,6 +363,17 @@ def test_row_14_a_probe_is_answered_by_a_path_that_is_in_service() -> None:
     pair.until(lambda: pair.q.una > 300)
     assert [pair.path_state(0, k) for k in range(4)].count("ASSUMED_BAD") == 2
     assert answers(pair) == {pair.ev(0, 1), pair.ev(0, 3)}
+
+
+def test_a_controller_s_probe_is_answered_on_its_path_whatever_is_known_of_it() -> None:
+    """What is asked is one path, both ways: an answer by another would tell of two at once."""
+    pair = Pair(planes=1, evs=4)
+    pair.cut(ev=pair.ev(0, 0), src=0)
+    pair.post(600 * 4096)
+    pair.until(lambda: pair.q.una > 300)
+    assert pair.path_state(0, 0) == "ASSUMED_BAD"
+    for k in range(4):
+        assert answers(pair, 20, ev=pair.ev(0, k), m=pk.SAME_EV) == {pair.ev(0, k)}
 
 
 def test_row_14_what_is_known_of_paths_is_not_relied_on_when_nothing_is_heard() -> None:

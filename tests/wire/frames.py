@@ -54,7 +54,7 @@ _RECORD: dict[int, dict[str, tuple[int, int]]] = {
     },
     packet.NACK: _TIME | {"reason": (0, 255), "entropy": (0, 2**32 - 1)},
     packet.PROBE: _TIME | {"ack_offset": SIGNED_16},
-    packet.ENDPOINT_REQUEST: _TIME | {"reason": (0, 3), "imm": (0, 2**32 - 1)},
+    packet.ENDPOINT_REQUEST: _TIME | {"reason": (0, 3), "m": (0, 255), "imm": (0, 2**32 - 1)},
     packet.ENDPOINT_RESPONSE: _TIME | {"reason": (0, 3)},
 }
 _CONNECTION = {"spdcid": (0, 2**16 - 1), "dpdcid": (0, 2**16 - 1)}

@@ -129,6 +129,7 @@ _PACKET_FIELDS = {
     ("PETH", "probe_id"): "ack_offset",
     ("PETH", "tx_timestamp"): "timestamp",
     ("ERTH", "op"): "reason",
+    ("ERTH", "vendor"): "m",
     ("ERTH", "port_status_mask"): "imm",
     ("ERTH", "tx_timestamp"): "timestamp",
     ("EETH", "op"): "reason",

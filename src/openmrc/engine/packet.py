@@ -63,6 +63,7 @@ AETH_NAK_ACCESS_ERROR = 0x62
 OP_PORT_STATUS = 0
 OP_EV_PROBE = 1
 ENDPOINT_QPN = 2
+SAME_EV = 1  # of the vendor byte of an EV probe, our own: the answer takes the EV of the probe
 
 PSN_MASK = 0xFF_FFFF
 PSN_HALF = 0x80_0000
@@ -101,7 +102,7 @@ PACKET = np.dtype(
         ("flag_bits", "u1"),
         ("klass", "i1"),
         ("plane", "i1"),  # the port that it leaves through, and the plane of its path
-        ("m", "i1"),  # SETH
+        ("m", "u1"),  # SETH; ERTH vendor
         ("mpr", "u1"),  # SETH, units of 128; 0 without dynamic MPR
         ("penalty", "u1"),  # CC_STATE: rcv_cwnd_pen, 0..127, and restore_cwnd (`RESTORE`)
         ("reason", "u1"),  # NETH; AETH syndrome; ERTH op

@@ -102,10 +102,11 @@ def emit(st, opcode, nic, remote, plane):
 
 
 @inlined
-def ask(st, nic, remote, op, ports_up, plane, ev):
+def ask(st, nic, remote, op, ports_up, plane, ev, both_ways):
     """Emit a request that is not the engine's own, on EV `ev` (-1: that of control packets, if a QP
-    leads to `remote`). The NIC there answers at once, and reflects the number that this returns.
-    `ports_up` is the mask that a port status tells.
+    leads to `remote`). The NIC there answers at once, and reflects the number that this returns;
+    with `both_ways` a probe of an EV is answered on that EV. `ports_up` is the mask that a port
+    status tells.
     """
     number = _next_request(st.nic[nic])
     st.request[nic * es.REQUESTS + number % es.REQUESTS] = -1  # no QP waits for the answer
@@ -118,6 +119,8 @@ def ask(st, nic, remote, op, ports_up, plane, ev):
     p.psn = number
     if op == pk.OP_PORT_STATUS:
         p.imm = ports_up
+    elif ev >= 0 and both_ways:
+        p.m = pk.SAME_EV
     return number
 
 
@@ -202,11 +205,13 @@ def _on_request(st, nic, peer, p, now):
             _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
     if p.reason == pk.OP_EV_PROBE:
-        # The plane works, so the answer takes it, on any path that is not known to be bad: this
-        # end's reverse EV may be as dead as the one that the peer wants to replace.
+        # The plane works, so the answer takes it. A controller asks of one path both ways, whatever
+        # this end believes of it. A QP asks of the way there alone, so it is answered on any path
+        # that is not known to be bad: this end's reverse EV may be as dead as the one that the peer
+        # wants to replace.
         plane = int(p.plane)
-        has_evs = st.plane[q.plane0 + plane].n_evs > 0
-        ev = _believed_ev(st, q, plane, now) if has_evs else int(p.ev)
+        chooses = st.plane[q.plane0 + plane].n_evs > 0 and int(p.m) & pk.SAME_EV == 0
+        ev = _believed_ev(st, q, plane, now) if chooses else int(p.ev)
     else:
         plane = _next_plane(st, q, rotation.control_planes(st, q))
         ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)

@@ -106,6 +106,7 @@ def put_answer(out, at, p, e):
         put_aeth(out, at, p)
     elif p.opcode == pk.ENDPOINT_REQUEST:  # MRC 2.10
         add(out, at, ERTH.op, p.reason)
+        add(out, at, ERTH.vendor, p.m)
         mask = int(p.imm)
         add(out, at, ERTH.port_status_mask, (mask << 1) & _ALL_PORTS if e.ports_from_1 else mask)
         _put_stamp(out, at, ERTH, p)
@@ -212,6 +213,7 @@ def get_answer(data, at, p, e):
         get_aeth(data, at, p)
     elif p.opcode == pk.ENDPOINT_REQUEST:
         p.reason = get(data, at, ERTH.op)
+        p.m = get(data, at, ERTH.vendor)
         mask = get(data, at, ERTH.port_status_mask)
         p.imm = mask >> 1 if e.ports_from_1 else mask
         _get_stamp(data, at, ERTH, p)

@@ -218,7 +218,7 @@ _SAID: dict[str, dict[str, str]] = {
     CC_STATE.name: {"ooo_count": "ooo_count", "penalty": "rcv_cwnd_pen"},
     NETH.name: {"psn": "nack_psn", "reason": "nack_reason", "entropy": "entropy"},
     PETH.name: {"ack_offset": "probe_id"},
-    ERTH.name: {"reason": "op", "imm": "port_status_mask"},
+    ERTH.name: {"reason": "op", "m": "vendor", "imm": "port_status_mask"},
     EETH.name: {"reason": "op"},
 }
 

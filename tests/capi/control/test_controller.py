@@ -374,6 +374,20 @@ def test_probes_are_answered_on_their_port_and_lost_ones_are_missing(ctl: Ctl) -
     assert {which for which, _, _ in found} == set(range(len(evs))) - dead
 
 
+def test_a_nic_with_queue_pairs_answers_each_probe_on_its_path(ctl: Ctl) -> None:
+    """Else half of the answers would be lost with a path that nobody asked of."""
+    moving, evs = transfer(ctl), [ev for ev in ctl.evs(TO) if ev.port == 1]
+    f = ctl.fabric.fabric
+    dead = {i for i, ev in enumerate(evs) if f.hops(wire(ev))[1] == 1}
+    assert 0 < len(dead) < len(evs)
+    ctl.fabric.lose("plane 0 t1 1", 1.0)
+    for _ in range(8):
+        code, found = ctl.probe(evs, TO, timeout_ms=50)
+        assert code == errno.ETIMEDOUT
+        assert {which for which, _, _ in found} == set(range(len(evs))) - dead
+    moving.write()
+
+
 def test_wrong_requests_are_refused(ctl: Ctl) -> None:
     evs = ctl.evs(TO)
     ctl.fabric.device(TO)

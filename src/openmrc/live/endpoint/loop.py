@@ -382,7 +382,9 @@ def ask(ep, st, tx, headend, asked):
     ctl = ep.ctl[0]
     for i in range(asked.shape[0]):
         a = asked[i]
-        number = endpoint.ask(st, int(ctl.nic), a.to, a.op, a.ports_up, a.plane, a.ev)
+        # On an ordinary network an EV is one end's source port: it names no path of the other's.
+        both_ways = ctl.mode != IP
+        number = endpoint.ask(st, int(ctl.nic), a.to, a.op, a.ports_up, a.plane, a.ev, both_ways)
         a.row = int(number) & (ep.echo.shape[0] - 1)
         e = ep.echo[a.row]
         e[ANSWERED_AT] = 0
