@@ -15,6 +15,8 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +51,59 @@ HEAL_S = 15.0
 class Nics(Bench):
     """The lab's agents are those of NICs."""
 
-    library = Path()
     controller_words = ("--nics",)
 
+    @staticmethod
+    def build(directory: Path) -> None:
+        """Build what agents load, beside the scenario."""
+        build.build(directory)
+
     def agent_words(self) -> list[str]:
-        words = ["nic", "--library", str(self.library), "--controller"]
+        library = self.scenario.parent / build.LIBMRC
+        words = ["nic", "--library", str(library), "--controller"]
         words += [f"{MANAGEMENT_ROUTER}:{PORT}"]
         return [*words, "--denylist", f"http://{MANAGEMENT_ROUTER}:{HTTP_PORT}"]
 
 
-def trial(bench: Nics, where: str) -> tuple[float | None, list[str]]:
-    """How many ms it took until a T1 was named, and what else was."""
+def in_lab(kind: type[Nics], work: Callable[[Any], None]) -> int:
+    """Do some work in a lab with these agents, once all have joined."""
+    prepare()
+    hot.warm_up()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        scenario = directory / "lab.toml"
+        scenario.write_text(SCENARIO)
+        kind.build(directory)
+
+        def inside(lab: Lab) -> int:
+            lab.begin()
+            bench = kind(lab, directory, scenario)
+            try:
+                joined = bench.joined(bench.fabric.n_nics)
+                print(f"{joined} agents after at most {COME_S:g} s, {PERIOD_MS} ms a period")
+                work(bench)
+            finally:
+                bench.close()
+                sys.stderr.write((directory / "log").read_text()[-3000:])
+            return 0
+
+        spec: Any = lab_spec(load_lab(str(scenario), []))
+        return run_lab(spec, inside)
+
+
+def trial(
+    bench: Nics, where: str, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[float | None, list[str]]:
+    """How many ms it took until a T1 was named, and what else was. `meanwhile` is called before it
+    is healed.
+    """
     (before,) = bench.rows("SELECT coalesce(max(id), 0) FROM place")[0]
     broke_us = time.time_ns() // 1000
     bench.lab.fail(where, "switch-silent")
     sql = f"SELECT place, named_us FROM place WHERE id > {before} AND withdrawn = 0"
     bench.wait(f"{sql} AND place = '{where}'", 1, WAIT_S)
     time.sleep(AFTER_S)  # what is wrong may come after what is right
+    meanwhile()
     rows = bench.rows(sql)
     bench.lab.heal(where)
     bench.wait(f"{sql} AND until_us IS NOT NULL", len(rows), HEAL_S)
@@ -73,30 +111,35 @@ def trial(bench: Nics, where: str) -> tuple[float | None, list[str]]:
     return (took[0] if took else None), sorted({place for place, _ in rows} - {where})
 
 
-def measure(bench: Nics, trials: int, seed: int) -> None:
+def trials(
+    bench: Nics, n: int, seed: int, one: Callable[[str], tuple[float | None, list[str]]]
+) -> None:
+    """Draw T1s that fall silent, and print how soon each was named."""
+    rng, took, right = np.random.default_rng(seed), list[float](), 0
+    for i in range(n):
+        where = f"plane {rng.integers(2)} t1 {rng.integers(2)}"
+        time.sleep(float(rng.uniform(0, 2 * PERIOD_MS / 1000)))
+        ms, wrong = one(where)
+        took += [] if ms is None else [ms]
+        right += ms is not None and not wrong
+        if ms is None or wrong:
+            print(f"  trial {i}: {where}: {'not named' if ms is None else f'{ms:.0f} ms'}, {wrong}")
+    took.sort()
+    print(f"right {right} of {n}, named {len(took)}", end="")
+    if took:
+        print(f": median {took[len(took) // 2]:.0f} ms, worst {took[-1]:.0f} ms", end="")
+    print(f"; within 100 ms: {sum(one <= 100 for one in took)}")
+
+
+def measure(bench: Nics, n_trials: int, seed: int) -> None:
     n = bench.fabric.n_nics
-    print(f"{bench.joined(n)} agents after at most {COME_S:g} s, {PERIOD_MS} ms a period")
     time.sleep(SETTLE_S)
     before, began = bench.cpu_s(), time.monotonic()
     time.sleep(SETTLE_S)
     cost = (bench.cpu_s() - before) / (time.monotonic() - began)
     quiet = bench.rows("SELECT place FROM place")
     print(f"agents and controller take {cost:.1%} of a core; named in quiet: {quiet or 'nothing'}")
-    rng = np.random.default_rng(seed)
-    took: list[float] = []
-    for i in range(trials):
-        where = f"plane {rng.integers(2)} t1 {rng.integers(2)}"
-        time.sleep(float(rng.uniform(0, 2 * PERIOD_MS / 1000)))
-        ms, wrong = trial(bench, where)
-        took += [] if ms is None else [ms]
-        if ms is None or wrong:
-            print(f"  trial {i}: {where}: {'not named' if ms is None else f'{ms:.0f} ms'}, {wrong}")
-    took.sort()
-    if took:
-        print(
-            f"named {len(took)} of {trials}: median {took[len(took) // 2]:.0f} ms, worst", end=" "
-        )
-        print(f"{took[-1]:.0f} ms; within 100 ms: {sum(one <= 100 for one in took)}")
+    trials(bench, n_trials, seed, partial(trial, bench))
     bench.controller.kill()
     bench.controller.wait()
     bench.lab.fail("plane 0 t1 0", "switch-silent")
@@ -110,27 +153,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    prepare()
-    hot.warm_up()
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        scenario = directory / "lab.toml"
-        scenario.write_text(SCENARIO)
-        build.build(directory)
-        Nics.library = directory / build.LIBMRC
-
-        def work(lab: Lab) -> int:
-            lab.begin()
-            bench = Nics(lab, directory, scenario)
-            try:
-                measure(bench, arguments.trials, arguments.seed)
-            finally:
-                bench.close()
-                sys.stderr.write((directory / "log").read_text()[-3000:])
-            return 0
-
-        spec: Any = lab_spec(load_lab(str(scenario), []))
-        return run_lab(spec, work)
+    return in_lab(Nics, lambda bench: measure(bench, arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":
