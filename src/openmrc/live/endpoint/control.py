@@ -64,14 +64,11 @@ def give_paths(st: Any, qi: int, paths: Paths, active: int) -> None:
     setup.use_no_plane_without_paths(st, qi)
 
 
-def declare(ep: Any, st: Any, tx: Any, headend: Any, qi: int, states: Mapping[EvKey, int]) -> None:
-    """A controller states what EVs of a QP are: DENIED, ASSUMED_BAD or GOOD of `engine.ev`. Those
-    that the QP does not have are left out.
+def places(st: Any, qi: int, states: Mapping[EvKey, int]) -> list[tuple[int, int]]:
+    """Where a QP has the EVs of `states`, and these; those that the QP does not have are left
+    out.
     """
-    found = [(at, states[key]) for at, key in enumerate(_keys(st, qi)) if key in states]
-    if found:
-        at, values = np.array(found, np.int64).T.copy()
-        loop.declare(ep, st, tx, headend, qi, at, values)
+    return [(at, states[key]) for at, key in enumerate(_keys(st, qi)) if key in states]
 
 
 def replace(ep: Any, st: Any, qi: int, evs: Sequence[Sequence[int]]) -> None:

@@ -289,6 +289,7 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
+        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 3)
         loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
@@ -652,14 +653,17 @@ class Host:
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
 
     def declare(self, i: int, states: Mapping[control.EvKey, int]) -> None:
-        """On the loop's thread: as `control.declare`; what the denylist denies stays DENIED."""
+        """With the loop's lock: a controller states what EVs of a QP are, DENIED, ASSUMED_BAD or
+        GOOD of `engine.ev`. What the denylist denies stays DENIED.
+        """
         for key, to in states.items():
             (self._stated[i].add if to == ev.DENIED else self._stated[i].discard)(key)
         if len(self._denied):
             remote, evs = self._evs_of(i)
             listed = set(evs[self._denied_evs(remote, evs)].tolist())
             states = {key: to for key, to in states.items() if key[0] not in listed}
-        control.declare(self.ep, self.st, self.tx, self.headend, i, states)
+        for at, to in control.places(self.st, i, states):
+            self._declare.call(i, at, to)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

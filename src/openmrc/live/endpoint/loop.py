@@ -577,15 +577,14 @@ def deny(ep, st, qi, denied):
 
 
 @compiled
-def declare(ep, st, tx, headend, qi, at, states):
-    """A controller states what EVs of a QP are: `at` their indices within it, `states` one each."""
-    q = st.qp[qi]
+def declare(ep, st, ways, qi, at, to):
+    """A controller states what an EV of a QP is; `at` is its index within it."""
     now = ep.ctl[0].now
-    for i in range(at.shape[0]):
-        endpoint.declare(st, q, int(at[i]), int(states[i]), now)
+    endpoint.declare(st, st.qp[qi], at, to, now)
     ep.qp[qi].n_bad = -1  # look at all of them
-    _settle(ep, st, tx, headend, qi, now)
+    _settle(ep, st, _tx(ways), Headend(ways.scheme, ways.nic), qi, now)
     complete.wake_readers(ep)
+    return 0
 
 
 @compiled
