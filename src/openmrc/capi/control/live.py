@@ -213,9 +213,7 @@ class Live:
         }
         host = self._host
         host.call(lambda: setup.set_nscc(host.st, number, **values))
-        self._for_users(
-            one, lambda i: setup.obey_nscc(host.st, i, number, int(host.ep.ctl[0].now))
-        )
+        self._for_users(one, lambda i: setup.obey_nscc(host.st, i, number, int(host.ep.ctl[0].now)))
 
     def slot(self, one: CcProfile) -> int:
         """The record of NSCC of a profile; 0 for the device's own."""

@@ -47,9 +47,9 @@ class Prober:
                 raise Refused(errno.EAGAIN, f"{self._open} requests wait for their answers")
             self._open += len(questions)
         try:
-            rows = self._host.call(lambda: self._host.ask(questions))
+            rows = self._host.between(lambda: self._host.ask(questions))
             self._wait(rows, timeout_ns / NS_PER_S)
-            return self._host.call(lambda: self._take(rows))
+            return self._host.between(lambda: self._take(rows))
         finally:
             with self._lock:
                 self._open -= len(questions)
@@ -63,7 +63,7 @@ class Prober:
             time.sleep(min(left, LOOK_S))
 
     def _take(self, rows: np.ndarray) -> list[Response]:
-        """On the loop's thread: what was answered; later answers find no row."""
+        """Return what was answered; later answers find no row."""
         echo = self._host.ep.echo
         found = echo[rows].copy()
         echo[rows, state.SENT_AT] = 0

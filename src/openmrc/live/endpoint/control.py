@@ -13,8 +13,8 @@ import numpy as np
 
 from openmrc.engine import packet as pk
 from openmrc.engine import place, setup
-from openmrc.fabric.model import BoolArray, IntArray
-from openmrc.live.endpoint import loop, state
+from openmrc.fabric.model import BoolArray
+from openmrc.live.endpoint import loop
 
 EvKey = tuple[int, int]  # an EV of an endpoint: its value and its plane
 
@@ -29,6 +29,11 @@ class Question(NamedTuple):
     ev: int = -1
     ports_up: int | None = None
 
+    @property
+    def op(self) -> int:
+        """The operation of the request."""
+        return pk.OP_EV_PROBE if self.ports_up is None else pk.OP_PORT_STATUS
+
 
 @dataclass(frozen=True)
 class Paths:
@@ -42,18 +47,6 @@ class Paths:
 
 
 DRAWN = Paths()
-
-
-def ask(ep: Any, st: Any, tx: Any, headend: Any, questions: Sequence[Question]) -> IntArray:
-    """Ask NICs; return the rows of `ep.echo` in which their answers will be. At most
-    `state.ECHOES` questions may be open.
-    """
-    asked = np.zeros(len(questions), state.ASKING)
-    for i, one in enumerate(questions):
-        op = pk.OP_EV_PROBE if one.ports_up is None else pk.OP_PORT_STATUS
-        asked[i] = (one.to, one.plane, one.ev, op, one.ports_up or 0, 0)
-    loop.ask(ep, st, tx, headend, asked)
-    return asked["row"].copy()
 
 
 def give_paths(st: Any, qi: int, paths: Paths, active: int) -> None:

@@ -59,6 +59,7 @@ TAKEN_PART = 4
 # delay is not queueing. With a smaller T, NSCC takes a busy machine for a congested network.
 BASE_RTT_MIN_PS = 500_000_000
 ECHO_QUANTILE = 0.9
+TRIES = 16  # of another thread to get between two rounds, without asking for it
 ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
 QPN_REST_S = 60.0  # row 28: the minimum time before a QPN is used again
 # Slots for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) these are
@@ -284,12 +285,13 @@ class Host:
         posts: Any = self.ep.post.view(np.uint8).view(np.ndarray)
         self._ring = memoryview(posts)
         self._enter = Bound(loop.enter, (self.ep,), 0)
-        self._leave = Bound(loop.leave, (self.ep,), 0)
-        self._attempt = Bound(loop.attempt, (self.ep,), 0)
+        self._leave = Bound(loop.leave, (self.ep,), 0, keeps_gil=True)
+        self._attempt = Bound(loop.attempt, (self.ep,), 0, keeps_gil=True)
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
-        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 3)
+        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 3, keeps_gil=True)
+        self._ask = Bound(loop.ask, (self.ep, self.st, ways), 5, keeps_gil=True)
         loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
@@ -416,18 +418,22 @@ class Host:
 
     def between(self, function: Callable[[], T]) -> T:
         """As `call`, but on this thread: for what is short and frequent, and needs no change of
-        threads. The loop's thread is asked to let go if it has much to do.
+        threads. The loop's thread is asked to let go if it has much to do: for longer than a few
+        rounds, since while it is asked nobody else runs the loop.
         """
         if threading.current_thread() is self._thread:
             return function()
         self.check_own()
+        tries = 0
         while not self._attempt.call():
             if self.closed:
                 raise OpenMrcError("the device is closed")
             if self._failure is not None:
                 raise self._failed()
-            self.ep.ctl[0].attention = 1
-            self.wake()
+            tries += 1
+            if tries > TRIES:
+                self.ep.ctl[0].attention = 1
+                self.wake()
             time.sleep(0)
         try:
             return function()
@@ -560,8 +566,14 @@ class Host:
             setup.set_paths(self.st, np.array([i]), plane, np.array(evs), active)
 
     def ask(self, questions: Sequence[control.Question]) -> IntArray:
-        """On the loop's thread: as `control.ask`."""
-        return control.ask(self.ep, self.st, self.tx, self.headend, questions)
+        """With the loop's lock: ask NICs; return the rows of `ep.echo` in which their answers will
+        be. At most `state.ECHOES` questions may be open.
+        """
+        rows = [
+            self._ask.call(one.to, one.plane, one.ev, one.op, one.ports_up or 0)
+            for one in questions
+        ]
+        return np.array(rows, np.int32)
 
     def measure(self, remote: int, samples: int = 32) -> tuple[int | None, list[int]]:
         """Measure the round trip to a NIC, with an idle QP at both ends; T follows from it (MRC

@@ -375,24 +375,23 @@ def _tell_of_timers(ep):
 
 
 @compiled
-def ask(ep, st, tx, headend, asked):
-    """Send requests (ASKING) that NICs answer at once, and record when; `receive` records the
-    answers, in the rows of `echo` that are written to `asked`.
+def ask(ep, st, ways, to, plane, ev, op, ports_up):
+    """Send a request that a NIC answers at once, and record when; `receive` records the answer, in
+    the row of `echo` that this returns.
     """
-    ctl = ep.ctl[0]
-    for i in range(asked.shape[0]):
-        a = asked[i]
-        # On an ordinary network an EV is one end's source port: it names no path of the other's.
-        both_ways = ctl.mode != IP
-        number = endpoint.ask(st, int(ctl.nic), a.to, a.op, a.ports_up, a.plane, a.ev, both_ways)
-        a.row = int(number) & (ep.echo.shape[0] - 1)
-        e = ep.echo[a.row]
-        e[ANSWERED_AT] = 0
-        e[NUMBER] = number
-        e[ASKED] = a.to
-        e[SENT_AT] = syscalls.time_ps(ctl.started_ns, ep.clock)
-        transmit.send_out(ep, st, tx, headend, pk.ENDPOINT_QPN)
-        transmit.flush_all(ep, tx)
+    ctl, tx = ep.ctl[0], _tx(ways)
+    # On an ordinary network an EV is one end's source port: it names no path of the other's.
+    both_ways = ctl.mode != IP
+    number = endpoint.ask(st, int(ctl.nic), to, op, ports_up, plane, ev, both_ways)
+    row = int(number) & (ep.echo.shape[0] - 1)
+    e = ep.echo[row]
+    e[ANSWERED_AT] = 0
+    e[NUMBER] = number
+    e[ASKED] = to
+    e[SENT_AT] = syscalls.time_ps(ctl.started_ns, ep.clock)
+    transmit.send_out(ep, st, tx, Headend(ways.scheme, ways.nic), pk.ENDPOINT_QPN)
+    transmit.flush_all(ep, tx)
+    return row
 
 
 @compiled

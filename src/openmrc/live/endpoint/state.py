@@ -169,11 +169,6 @@ NATIVE, UDP, IP = 0, 1, 2
 # number, the NIC that was asked, and the plane on which it answered.
 SENT_AT, ANSWERED_AT, NUMBER, ASKED, CAME_ON = range(5)
 ECHOES = 4096
-ASKING = record_type(
-    *fields("i8", "to", "plane", "ev"),  # EV -1: that of control packets
-    *fields("i8", "op", "ports_up"),
-    ("row", "i8"),  # of `echo`, as `loop.ask` writes it
-)
 SIZE_MASK = 31  # of a timestamp: the number of a size test
 
 
