@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "mrc.h"
+#include "mrc_ctl.h"
 
 struct transfer {
 	struct ibv_context *context;
@@ -92,4 +93,50 @@ int transfer_write(struct transfer *t, const struct peer *to, uint32_t bytes, ui
 		ns[i] = (ended.tv_sec - began.tv_sec) * 1000000000ull + ended.tv_nsec - began.tv_nsec;
 	}
 	return 0;
+}
+
+enum { NOTHING, CHANGES, BURNS };
+
+/* What another thread does, `n` times so far, for `cpu_ns` of processor time. */
+struct beside {
+	volatile uint32_t what;
+	uint32_t n;
+	uint64_t cpu_ns, each_ns;
+};
+
+static uint64_t ns_of(clockid_t clock)
+{
+	struct timespec now;
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* For good, once every `gap_ns`: deny an EV, or allow it again, in turn; or use as much processor
+   time as that takes, for nothing. Returns only if it is refused. */
+int transfer_beside(struct transfer *t, uint64_t profile, const uint8_t *value, uint8_t port,
+		    uint32_t gap_ns, struct beside *b)
+{
+	struct mrc_ctl_ev_op_entry entry = { .ev.port = port };
+	struct mrc_ctl_ev_profile_attr attr = {
+		.ev_op = { MRC_CTL_EV_OP_MODIFY_EV_STATE, &entry, 1 } };
+	uint64_t due = ns_of(CLOCK_MONOTONIC);
+	int denied = 0;
+	memcpy(entry.ev.val, value, sizeof entry.ev.val);
+	for (;;) {
+		uint64_t began = ns_of(CLOCK_THREAD_CPUTIME_ID), now = ns_of(CLOCK_MONOTONIC);
+		if (b->what == CHANGES || denied) {
+			denied = !denied;
+			entry.state = denied ? MRC_CTL_EV_DENIED : MRC_CTL_EV_GOOD;
+			if (mrc_ctl_modify_ev_profile(t->mrc, profile, &attr, MRC_CTL_EV_PROFILE_EV_OP))
+				return errno;
+			b->cpu_ns += ns_of(CLOCK_THREAD_CPUTIME_ID) - began;
+			b->n++;
+		} else if (b->what == BURNS) {
+			while (ns_of(CLOCK_THREAD_CPUTIME_ID) - began < b->each_ns)
+				;
+		}
+		due = b->what == NOTHING ? now + gap_ns : due + gap_ns; /* what is late is made up for */
+		struct timespec at = { due / 1000000000, due % 1000000000 };
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, 0);
+	}
 }

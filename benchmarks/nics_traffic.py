@@ -6,8 +6,8 @@ The lab of `nics.py`. On two hosts of it this program controls the NIC, as `mrc 
 in the same process a program in C (`nics_traffic.c`) writes from one to the other, by queue pairs
 that name the EV profile of the controller. Printed is what the story says:
 
-- the latency of small writes, alone and while the profile changes a thousand times a second, in
-  blocks that take turns: the 99th percentile of both, and their ratio;
+- the latency of small writes in blocks that take turns: alone, while the profile changes a thousand
+  times a second, and while another thread uses as much processor time as that takes, for nothing;
 - drawn T1s fall silent, one after the other: how soon each was named, and what else was; whether
   the sender denied its EV and no other, whether the next queue pair used it, whether that one used
   it again once it was healed; and what the running transfer noticed;
@@ -34,11 +34,9 @@ from mapper import PERIOD_MS
 from nics import SETTLE_S, Nics, in_lab, trial, trials
 
 from openmrc.capi import build, entry
-from openmrc.capi.control.profiles import DENIED, GOOD
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
 from openmrc.nics.agent import PROFILE, NicAgent
 from openmrc.nics.library import Library
-from openmrc.nics.nic import MODIFY_STATE, Entry
 from openmrc.nics.run import run
 from openmrc.ops import evs
 from openmrc.ops.mapper import words
@@ -55,6 +53,7 @@ ROOM, SMALL, LARGE = 1 << 16, 64, 1 << 14  # bytes
 WRITES = 400  # of a block of small ones
 PROOF = 100  # large ones, of a queue pair that is to use an EV or not
 CHANGES_PER_S = 1000
+ALONE, CHANGES, BURNS = range(3)  # what goes on beside small writes
 PROGRAM = Path(__file__).with_suffix(".c")
 PATIENCE_S = 60.0
 
@@ -66,6 +65,15 @@ class Peer(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("qpn", "psn", "rkey", "own_psn")),
         ("address", ctypes.c_uint64),
         ("gid", ctypes.c_uint8 * 16),
+    )
+
+
+class Beside(ctypes.Structure):
+    """`struct beside` of the program."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("what", "n")),
+        *((name, ctypes.c_uint64) for name in ("cpu_ns", "each_ns")),
     )
 
 
@@ -138,9 +146,8 @@ class Sender:
         self.c = ctypes.CDLL(str(there.directory / "traffic.so"))
         self.c.transfer_new.restype = ctypes.c_void_p
         self.written, self.failed, self.longest_ns = 0, 0, 0
-        self.changes = 0
-        self._changing = threading.Event()
-        threading.Thread(target=self._change, daemon=True).start()
+        self._beside = Beside()
+        threading.Thread(target=self._work_beside, daemon=True).start()
 
     def new(self) -> int:
         """Connect one more queue pair; return its number."""
@@ -197,26 +204,25 @@ class Sender:
             f"{ev.port - 1} {int.from_bytes(ev.value[:4], 'big')}" for ev in self.there.agent.denied
         ]
 
-    def change(self, on: bool) -> int:
-        """Change the profile a thousand times a second, or no more; return how often it was."""
-        (self._changing.set if on else self._changing.clear)()
-        found, self.changes = self.changes, 0
+    def beside(self, what: int) -> list[int]:
+        """What the other thread does from now on. Return how many changes there were since the
+        last call, and their processor time in ns.
+        """
+        b = self._beside
+        b.what = what
+        found = [b.n, b.cpu_ns]
+        if b.n:
+            b.each_ns = b.cpu_ns // b.n
+        b.n = b.cpu_ns = 0
         return found
 
-    def _change(self) -> None:
-        """An EV is DENIED and allowed again, in turn."""
-        # a context of its own: the agent's waits for probes
-        api, own = Library(self.there.directory / build.LIBMRC), self.there.agent.evs[-1]
-        while True:
-            self._changing.wait()
-            due = time.monotonic()
-            while self._changing.is_set():
-                for state in (DENIED, GOOD):
-                    entry_ = Entry(own, state=state)
-                    api.modify_ev_profile(PROFILE, op=(MODIFY_STATE, [entry_]))
-                    self.changes += 1
-                due += 2 / CHANGES_PER_S
-                time.sleep(max(due - time.monotonic(), 0))
+    def _work_beside(self) -> None:
+        pair, own = self.c.transfer_new(ROOM), self.there.agent.evs[-1]
+        code = self.c.transfer_beside(
+            ctypes.c_void_p(pair), ctypes.c_uint64(PROFILE), own.value, own.port,
+            10**9 // CHANGES_PER_S, ctypes.byref(self._beside),
+        )  # fmt: skip
+        raise SystemExit(f"transfer_beside: {os.strerror(code)}")
 
 
 def on_host(directory: Path) -> None:
@@ -316,24 +322,31 @@ def _show(when: str, writes: int, longest_ms: float) -> None:
 
 def latency(bench: Traffic, blocks: int) -> None:
     pair = bench.ask("new")
+    bench.ask("beside", CHANGES)
     bench.ask("write", pair, SMALL, WRITES)
-    found: dict[bool, list[np.ndarray]] = {False: [], True: []}
-    n, took_s = 0, 0.0
-    for block in range(2 * blocks):
-        changing = block % 4 in (1, 2)  # neither is always first
-        bench.ask("change", changing)
-        began = time.monotonic()
-        found[changing].append(np.array(bench.ask("write", pair, SMALL, WRITES)))
-        took_s += (time.monotonic() - began) * changing
-        n += bench.ask("change", False)
-    ratios = [
-        np.percentile(b, 99) / np.percentile(a, 99)
-        for a, b in zip(found[False], found[True], strict=True)
-    ]
-    alone, changed = (np.percentile(np.concatenate(found[on]), 99) / 1e3 for on in (False, True))
-    print(f"{SMALL} B: p99 {alone:.0f} us alone, {changed:.0f} us at", end=" ")
-    print(f"{n / took_s:.0f} changes a second; ratio {changed / alone:.2f}", end=", ")
-    print(f"of blocks in the median {np.median(ratios):.2f}")
+    bench.ask("beside", ALONE)
+    found: dict[int, list[np.ndarray]] = {ALONE: [], CHANGES: [], BURNS: []}
+    n, cpu_ns, took_s = 0, 0, 0.0
+    for block in range(blocks):
+        for what in list(found)[:: 1 if block % 2 else -1]:  # none is always first
+            bench.ask("beside", what)
+            began = time.monotonic()
+            found[what].append(np.array(bench.ask("write", pair, SMALL, WRITES)))
+            took_s += (time.monotonic() - began) * (what == CHANGES)
+            done, used_ns = bench.ask("beside", ALONE)
+            n, cpu_ns = n + done, cpu_ns + used_ns
+    for what, words_ in (
+        (ALONE, "alone"),
+        (CHANGES, f"at {n / took_s:.0f} changes a second of {cpu_ns / n / 1e3:.0f} us"),
+        (BURNS, "while another thread uses as much processor time"),
+    ):
+        p50_us, p99_us = np.percentile(np.concatenate(found[what]), [50, 99]) / 1e3
+        ratios = [
+            np.percentile(b, 99) / np.percentile(a, 99)
+            for a, b in zip(found[ALONE], found[what], strict=True)
+        ]
+        print(f"{SMALL} B {words_}: median {p50_us:.0f} us, p99 {p99_us:.0f} us", end="; ")
+        print(f"p99 of blocks by that beside it, in the median {np.median(ratios):.2f}")
 
 
 def main() -> int:
