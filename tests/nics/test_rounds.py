@@ -105,7 +105,7 @@ def test_what_others_say_that_both_hosts_ran_is_lost_and_told_when_it_was_asked_
     assert lost
     assert {plane for _, plane in lost} == {0}
     answered, again = sorted(rounds, key=lambda one: one.at_ps)
-    assert (answered.at_ps, again.at_ps) == (began_ps, began_ps + agents.TIMEOUT_PS)
+    assert (answered.at_ps, again.at_ps) == (began_ps, began_ps + evs.TIMEOUT_PS)
     assert story.asked((again.turn, n) for n in again.numbers or ()) == lost
 
 

@@ -36,6 +36,27 @@ def test_a_probe_asks_for_the_ev_of_its_route_and_no_nic_asks_itself() -> None:
         assert s.judges(turn, np.arange(s.n_probes)).tolist() == src.tolist()
 
 
+@pytest.mark.parametrize("n_nics", [2, 8, 12, 16, 64])
+def test_partners_are_drawn_from_all_nics(n_nics: int) -> None:
+    """Whatever the number of NICs: 8 have 7 others, 16 have 15, 64 have 63."""
+    fabric = multiplane(n_nics, 2, 10**9, 2 if n_nics > 2 else 1, 2, 0, 0)
+    s = evs.make(fabric, 10, MS, 0.01)
+    found = set[tuple[int, int]]()
+    for turn in range(TURNS):
+        routes = s.routes(turn)
+        mine = fabric.port_nic[routes[:, 0]] == 0
+        asked = s.asked(routes[mine])
+        found |= set(zip(asked.plane.tolist(), asked.nic.tolist(), strict=True))
+    assert len(found) == 2 * min(n_nics - 1, TURNS * s.per_port)
+
+
+def test_a_burst_asks_all_nics_of_other_t0s() -> None:
+    fabric = multiplane(16, 1, 10**9, 2, 2, 0, 0)  # 14 NICs are elsewhere
+    s = evs.make(fabric, 10, MS, 0.01)
+    [port] = places.ports(fabric, "plane 0 t0 0 > t1 1")
+    assert set(s.asked(s.burst(int(port), 14)).nic.tolist()) == set(range(2, 16))
+
+
 def test_every_cable_is_crossed_as_often_as_asked() -> None:
     s = schedule()
     by_port, by_switch, by_nic = s.crossed

@@ -25,14 +25,14 @@ def compiler() -> str:
     return found
 
 
-def sanitizer() -> str:
-    """Return AddressSanitizer's library, which a program that loads `ASAN` code must load first;
-    `InputError` if there is none.
+def sanitizer(name: str = "asan") -> str:
+    """Return a sanitizer's library; AddressSanitizer's a program that loads `ASAN` code must load
+    first. `InputError` if there is none.
     """
-    words = [compiler(), "-print-file-name=libasan.so"]
+    words = [compiler(), f"-print-file-name=lib{name}.so"]
     found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(found).is_absolute():
-        raise InputError("no AddressSanitizer; type: sudo apt install libasan8")
+        raise InputError(f"no lib{name}.so; type: sudo apt install libasan8 libubsan1")
     return found
 
 

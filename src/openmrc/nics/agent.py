@@ -43,14 +43,14 @@ from openmrc.nics.nic import (
     Nic,
     Request,
 )
-from openmrc.ops.evs import EvSchedule
+from openmrc.ops.evs import TIMEOUT_PS, EvSchedule
 from openmrc.ops.mapper.agent import SILENCE_PS, BurstReport, Loss, Report, Round
 from openmrc.ops.schedule import BURST_MAX, TURNS
 from openmrc.units import MS, NS
 
 T = TypeVar("T")
 PROFILE, FORMAT = 1, 13  # numbers that this controller chooses
-TIMEOUT_PS, AGAIN_PS = 10 * MS, 25 * MS  # of probes, and of those that are asked again
+AGAIN_PS = 25 * MS  # timeout of probes that are asked again
 MUTE_PS = SILENCE_PS  # a host stands still for less
 WITNESSES = 4  # of each NIC
 EVERY = 1 << 16  # EVs: no fabric of two tiers has more

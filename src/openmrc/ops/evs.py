@@ -11,6 +11,7 @@ From three T0s on they differ.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -32,8 +33,16 @@ from openmrc.ops.schedule import (
 )
 from openmrc.units import MS, PS_BITS
 
-PERIOD_MIN_PS = 20 * MS  # an agent's calls block until their answers are there
-STRIDE = 7  # partners of one slot after the other
+TIMEOUT_PS = 10 * MS  # of a probe: far above round trips, and above most pauses of a host
+PERIOD_MIN_PS = 2 * TIMEOUT_PS  # a call waits for what is lost; as long is left for all else
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def stride(n: int) -> int:
+    """Return a step through a ring of `n` that meets all of them, and of which even a few lie far
+    apart: without a common factor, next to the golden section.
+    """
+    return next(step for step in range(round(GOLDEN * n), n + 2) if math.gcd(step, n) == 1)
 
 
 class Asked(NamedTuple):
@@ -69,7 +78,7 @@ class EvSchedule(Schedule):
         nic, plane = port // self.fabric.n_planes, port % self.fabric.n_planes
         step = turn * self.per_port + slot
         others = self.fabric.n_nics - 1
-        dst = (nic + 1 + (step * STRIDE + plane) % others) % self.fabric.n_nics
+        dst = (nic + 1 + (step * stride(others) + plane) % others) % self.fabric.n_nics
         return self._between(nic, dst, plane, (nic + step) % self._n_up)
 
     def burst(self, port: int, n: int, turn: int = 0) -> IntArray:
@@ -83,7 +92,8 @@ class EvSchedule(Schedule):
         t0 = int(fabric.port_switch[up])
         low, high = int(fabric.sw_lo[t0]), int(fabric.sw_hi[t0])
         src = low + i % (high - low)
-        dst = (high + (STRIDE * i) % (fabric.n_nics - (high - low))) % fabric.n_nics
+        others = fabric.n_nics - (high - low)
+        dst = (high + i * stride(others) % others) % fabric.n_nics
         uplink = np.full(n, up - int(fabric.sw_first_up[t0]))
         return self._between(src, dst, np.full(n, int(fabric.sw_plane[t0])), uplink)
 
