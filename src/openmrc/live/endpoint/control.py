@@ -5,7 +5,7 @@ Everything here runs on the loop's thread, between two of its rounds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,13 +55,6 @@ def give_paths(st: Any, qi: int, paths: Paths, active: int) -> None:
         values = np.array([evs], np.int64)
         setup.set_paths(st, np.array([qi]), plane, values, min(len(evs), active))
     setup.use_no_plane_without_paths(st, qi)
-
-
-def places(st: Any, qi: int, states: Mapping[EvKey, int]) -> list[tuple[int, int]]:
-    """Where a QP has the EVs of `states`, and these; those that the QP does not have are left
-    out.
-    """
-    return [(at, states[key]) for at, key in enumerate(_keys(st, qi)) if key in states]
 
 
 def replace(ep: Any, st: Any, qi: int, evs: Sequence[Sequence[int]]) -> None:

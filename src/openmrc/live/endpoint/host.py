@@ -290,7 +290,7 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
-        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 3, keeps_gil=True)
+        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 4, keeps_gil=True)
         self._ask = Bound(loop.ask, (self.ep, self.st, ways), 5, keeps_gil=True)
         loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
 
@@ -674,8 +674,8 @@ class Host:
             remote, evs = self._evs_of(i)
             listed = set(evs[self._denied_evs(remote, evs)].tolist())
             states = {key: to for key, to in states.items() if key[0] not in listed}
-        for at, to in control.places(self.st, i, states):
-            self._declare.call(i, at, to)
+        for (value, plane), to in states.items():
+            self._declare.call(i, value, plane, to)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

@@ -576,10 +576,13 @@ def deny(ep, st, qi, denied):
 
 
 @compiled
-def declare(ep, st, ways, qi, at, to):
-    """A controller states what an EV of a QP is; `at` is its index within it."""
-    now = ep.ctl[0].now
-    endpoint.declare(st, st.qp[qi], at, to, now)
+def declare(ep, st, ways, qi, value, plane, to):
+    """A controller states what an EV of a QP is; a QP that does not have it does nothing."""
+    q, now = st.qp[qi], ep.ctl[0].now
+    for at in range(int(q.n_evs)):
+        e = st.ev[place.ev(q, at)]
+        if e.value == value and e.plane == plane:
+            endpoint.declare(st, q, at, to, now)
     ep.qp[qi].n_bad = -1  # look at all of them
     _settle(ep, st, _tx(ways), Headend(ways.scheme, ways.nic), qi, now)
     complete.wake_readers(ep)
