@@ -10,7 +10,7 @@ from openmrc.errors import InputError
 from openmrc.nics.agent import NicAgent
 from openmrc.ops.mapper import words
 from openmrc.ops.mapper.agent import Report
-from openmrc.ops.mapper.collector import Order
+from openmrc.ops.mapper.bursts import Order
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.run import first_period
 

@@ -55,7 +55,8 @@ from openmrc.nics.nic import (
 from openmrc.nics.plan import WIDTH
 from openmrc.ops import causes
 from openmrc.ops.evs import EvSchedule
-from openmrc.ops.mapper.collector import Collector, Order, Place
+from openmrc.ops.mapper.bursts import Order
+from openmrc.ops.mapper.collector import Collector, Place
 from openmrc.sim.world import World
 from openmrc.units import NS
 from openmrc.verbs.denylist import DENIED_MAX

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from openmrc.ops.mapper.collector import OVER_PERIODS, ROUND, Order
+from openmrc.ops.mapper.bursts import ROUND, Order
+from openmrc.ops.mapper.collector import OVER_PERIODS
 from openmrc.ops.schedule import BURST_MAX
 from openmrc.units import MS
 from tests.ops.mapper.world import World, small
@@ -78,15 +79,15 @@ def test_switches_that_stand_still_for_a_moment_change_no_name_and_delay_it_by_n
 def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:
     world = World(SCHEDULE)
     together, out = [], []
-    order = world.collector._order
+    order = world.collector.bursts.order
 
-    def watched(now_ps: int, ports: Sequence[int]) -> list[Order]:
-        out.append(len(world.collector._bursts))
-        found = order(now_ps, ports)
+    def watched(now_ps: int, *given: Any) -> list[Order]:
+        out.append(len(world.collector.bursts.out))
+        found = order(now_ps, *given)
         together.append(sum(one.n for one in found))
         return found
 
-    world.collector._order = watched  # type: ignore[method-assign]
+    world.collector.bursts.order = watched  # type: ignore[assignment,method-assign]
     world.run(203)
     world.lose(ONE_WAY[0])
     world.run(150)
@@ -97,14 +98,14 @@ def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:
 def orders_of(world: World, run_ms: int) -> list[tuple[int, int, int]]:
     """When which link got how many probes in a burst."""
     found: list[tuple[int, int, int]] = []
-    order = world.collector._order
+    order = world.collector.bursts.order
 
-    def watched(now_ps: int, ports: Sequence[int]) -> list[Order]:
-        ordered = order(now_ps, ports)
+    def watched(now_ps: int, *given: Any) -> list[Order]:
+        ordered = order(now_ps, *given)
         found.extend((now_ps, one.port, one.n) for one in ordered)
         return ordered
 
-    world.collector._order = watched  # type: ignore[method-assign]
+    world.collector.bursts.order = watched  # type: ignore[assignment,method-assign]
     world.run(run_ms)
     return found
 

@@ -11,7 +11,8 @@ from openmrc.fabric.clos import multiplane
 from openmrc.ops import causes, evs
 from openmrc.ops.mapper import crossings
 from openmrc.ops.mapper.agent import Loss, Report, Round
-from openmrc.ops.mapper.collector import HOLD_PS, Collector
+from openmrc.ops.mapper.bursts import HOLD_PS
+from openmrc.ops.mapper.collector import Collector
 from openmrc.units import MS
 
 FABRIC = multiplane(12, 2, 10**9, 4, 2, 0, 0)  # three T0s of four NICs a plane, two T1s

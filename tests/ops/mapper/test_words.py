@@ -15,7 +15,8 @@ from openmrc.errors import InputError
 from openmrc.fabric import multiplane
 from openmrc.ops.mapper import words
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report, Round
-from openmrc.ops.mapper.collector import Collector, Count, Order
+from openmrc.ops.mapper.bursts import Count, Order
+from openmrc.ops.mapper.collector import Collector
 from openmrc.units import MS
 from openmrc.verbs import denylist
 from openmrc.verbs.denylist import Denylist, Entry
@@ -131,7 +132,7 @@ def test_whatever_is_said_is_read_or_refused_and_a_collector_survives_it(
     collector = Collector(SCHEDULE, 0)
     collector.join(MS, 1)
     if isinstance(found, words.Counted):
-        collector.counted(MS, 1, found.report)
+        collector.bursts.counted(MS, 1, found.report)
     else:
         collector.hear(MS, 1, found.report)
     collector.tick(MS)

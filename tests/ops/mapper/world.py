@@ -12,7 +12,8 @@ from openmrc.fabric import Fabric, multiplane
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper.agent import Agent
-from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
+from openmrc.ops.mapper.bursts import Count, Order
+from openmrc.ops.mapper.collector import Collector, Place, Said
 from openmrc.ops.mapper.probe import CHECK, SCHEDULED, ByteArray, payloads
 from openmrc.units import MS, US
 
@@ -122,7 +123,7 @@ class World:
             self._arrive(nic)
         for one in orders:
             if isinstance(one, Count):
-                self.collector.counted(self.now_ps, nic, agent.count(one.burst))
+                self.collector.bursts.counted(self.now_ps, nic, agent.count(one.burst))
             else:
                 agent.ask(one.burst, one.port, one.n)
         if self.now_ps < agent.next_ps and not orders:

@@ -20,8 +20,8 @@ for a processor, does not make what it tells of any younger.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,43 +30,22 @@ from openmrc.ops import causes, evidence, weigh
 from openmrc.ops.evidence import Evidence
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
 from openmrc.ops.mapper import crossings
-from openmrc.ops.mapper.agent import BurstReport, Loss, Report
-from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, TURNS, Schedule
+from openmrc.ops.mapper.agent import Loss, Report
+from openmrc.ops.mapper.bursts import Bursts, Count, Order
+from openmrc.ops.schedule import HOPS_MAX, TURNS, Schedule
 from openmrc.units import MS, S
 
 WINDOW_PERIODS = 5
 LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two evaluations of the long windows
 STALE_PS = 3 * S  # without a report: three missed ones
-SUSPECTS_AT_ONCE = 8  # links that may get a burst together ...
-BURSTS_AT_ONCE = 10  # ... with those that tell them from their switches
-BURST_MIN = 25  # fewer probes of a link may lose nothing though it loses a tenth
-ROUND = 400  # probes of the bursts that are ordered together: their senders have other work
-HOLD_PS = 20 * MS  # waits for the results of bursts, before new losses are judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
 DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
-BURST_WAIT_PS = 100 * MS  # for agents to report on it
 OVER_PERIODS = 25  # without a loss, although some were expected
 OVER_LOSSES = 10.0
 DRIFT = 10_000  # clocks of hosts drift from each other by at most a part in so many
 KEPT_MAX = 1 << 18  # losses kept in memory
 RULES = Rules(learns_chance=False)
-
-
-class Order(NamedTuple):
-    """A burst, and the agents that send it."""
-
-    burst: int
-    port: int
-    n: int
-    to: frozenset[int] = frozenset()
-
-
-class Count(NamedTuple):
-    """A request to report which rows of this burst arrived."""
-
-    burst: int
-    to: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -87,23 +66,6 @@ class Place:
     withdrawn: bool = False  # later evidence blames another place
     is_dark: bool = False  # its own NICs saw no carrier
     uncounted: float = 0.0  # of all that ever crossed it, what is not in `crossed`
-
-
-@dataclass
-class _Burst:
-    port: int
-    routes: np.ndarray  # [n, hops] directed ports
-    src: np.ndarray  # [n] the NICs that send each probe ...
-    dst: np.ndarray  # ... and receive it
-    asked_ps: int
-    senders: frozenset[int]
-    receivers: frozenset[int]
-    sent: set[int] = field(default_factory=set)  # agents that reported having sent
-    counted: set[int] = field(default_factory=set)
-    lost: set[int] = field(default_factory=set)  # rows
-    heard: set[int] = field(default_factory=set)
-    unknown: set[int] = field(default_factory=set)  # rows, to who sent them
-    counting: bool = False
 
 
 class _Lost(NamedTuple):
@@ -131,12 +93,9 @@ class Collector:
         self.heard_ps: dict[int, int] = {}  # by NIC: its last report
         self.began_ps: dict[int, int] = {}
         self._losses: deque[_Lost] = deque()
-        self._bursts: dict[int, _Burst] = {}
-        self._results: deque[tuple[int, Evidence]] = deque()
-        self._probed: dict[int, tuple[int, int]] = {}  # by port: since when, in how many probes
+        self.bursts = Bursts(schedule, first_burst, self._is_dark)
         self._routes: dict[int, np.ndarray] = {}  # by turn
         self._masks: dict[int, np.ndarray] = {}  # by cause
-        self._next_burst = first_burst
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # losses that have not been judged yet
         self._asks_again = False  # as soon as no burst is out
@@ -195,7 +154,7 @@ class Collector:
         while len(self._losses) > KEPT_MAX:
             self._losses.popleft()
         self._take_back(report.late)
-        return [each for burst in report.bursts for each in self._hear_burst(now_ps, nic, burst)]
+        return [each for burst in report.bursts for each in self.bursts.hear(now_ps, nic, burst)]
 
     def _ahead(self, now_ps: int, nic: int, at_ps: int) -> int:
         """How far this clock is ahead of an agent's that now tells of `at_ps`."""
@@ -204,40 +163,32 @@ class Collector:
         self._clocks[nic] = ahead_ps, now_ps
         return ahead_ps
 
-    def counted(self, now_ps: int, nic: int, burst: BurstReport) -> None:
-        """Process an agent's count of a burst."""
-        one = self._bursts.get(burst.burst)
-        if one is not None and nic in one.receivers:
-            one.counted.add(nic)
-            one.heard |= _own(burst.heard, one.dst == nic)
-            self._finish(now_ps, burst.burst, False)
-
     def tick(self, now_ps: int) -> Said:
         """Call it after a report, and some ten times a second unless it is `idle`: judge new
         losses, evaluate the long windows, end places that are over.
         """
-        for number, burst in list(self._bursts.items()):
-            if now_ps - burst.asked_ps > BURST_WAIT_PS:
-                self._finish(now_ps, number, True)
+        bursts = self.bursts
+        bursts.expire(now_ps)
         self._forget(now_ps)
         orders: list[Order] = []
         changed = [*self._name_dark(now_ps), *self._over(now_ps)]
         if self._again_ps is not None and now_ps >= self._again_ps:
             self.news = True
-        if self.news and not any(now_ps - one.asked_ps < HOLD_PS for one in self._bursts.values()):
-            self.news, self._again_ps = False, None
+        if self._has_news and not bursts.holds(now_ps):
+            self.news = bursts.news = self._asks_again = False
+            self._again_ps = None
             window_ps = WINDOW_PERIODS * self.schedule.period_ps
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
                 ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
-                if any(at_ps >= now_ps - window_ps for at_ps, _ in self._results):
+                if any(at_ps >= now_ps - window_ps for at_ps, _ in bursts.results):
                     # One agent's losses alone look like those of its own link.
                     ports = self._decisive(ports, verdicts)
                 # What is out may decide it, and more would only come later for it.
-                self._asks_again = any(one.port in ports for one in self._bursts.values())
+                self._asks_again = any(one.port in ports for one in bursts.out.values())
                 if not self._asks_again:
-                    orders = self._order(now_ps, ports)
+                    orders = bursts.order(now_ps, ports, self.places, self.heard_ps)
                     if ports and not orders:
                         self._again_ps = now_ps + self.schedule.period_ps
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
@@ -248,16 +199,21 @@ class Collector:
         return Said([*orders], changed)
 
     @property
+    def _has_news(self) -> bool:
+        """Whether there is something to judge: losses, or the results of bursts."""
+        return self.news or self.bursts.news or (self._asks_again and not self.bursts.out)
+
+    @property
     def waits(self) -> bool:
         """Whether there is a report that `tick` has not processed yet."""
-        return self.news or any(
+        return self._has_news or any(
             not any(self._mask(cause)[port] for cause in self.places) for port in self._dark
         )
 
     @property
     def idle(self) -> bool:
         """Whether `tick` has nothing to do before the next report: nothing was lost lately."""
-        return not (self._losses or self._bursts or self.places or self._dark)
+        return not (self._losses or self.bursts.out or self.places or self._dark)
 
     def silent(self, now_ps: int) -> list[int]:
         """Return the NICs whose agents have been silent for long, or never joined."""
@@ -425,7 +381,7 @@ class Collector:
         fabric = self.schedule.fabric
         return any(
             (causes.of_routes(fabric, result.routes) == verdict.cause).any()
-            for at_ps, result in self._results
+            for at_ps, result in self.bursts.results
             if at_ps >= verdict.since_ps
         )
 
@@ -474,7 +430,7 @@ class Collector:
             for one, hit in zip(self._losses, mine.any(axis=1).tolist(), strict=True)
             if one.at_ps > place.last_ps or not hit
         )
-        self._results = deque(one for one in self._results if one[0] > place.last_ps)
+        self.bursts.forget(place.last_ps + 1)
 
     def evidence(self, now_ps: int, window_ps: int) -> Evidence:
         """Return the evidence of the last `window_ps`, with the bursts of that time."""
@@ -500,11 +456,7 @@ class Collector:
             np.maximum(crossed, least, out=crossed)
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
-        bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
-        bursts += [self._result(now_ps, one) for one in self._bursts.values() if one.sent]
-        return _merged(evidence.joined([probes, *bursts]))
-
-    # --- bursts
+        return _merged(evidence.joined([probes, *self.bursts.since(from_ps, now_ps)]))
 
     def _decisive(self, ports: Sequence[int], verdicts: Sequence[Verdict]) -> Sequence[int]:
         """Of suspected ports those between which verdicts cannot decide, where there are any."""
@@ -513,79 +465,6 @@ class Collector:
             for cause in () if verdict.is_sure else (verdict.cause, *verdict.one_of):
                 mask |= self._mask(cause)
         return [port for port in ports if mask[port]] or ports
-
-    def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
-        due = self._may_probe(now_ps, ports)[:SUSPECTS_AT_ONCE]
-        due += self._may_probe(now_ps, self.schedule.beside(due))[: BURSTS_AT_ONCE - len(due)]
-        left = {port: self._left(now_ps, port) for port in due}
-        n = min(ROUND // max(len(due), 1), *left.values()) if due else 0
-        there = frozenset(self.heard_ps)
-        found = []
-        for port in due:
-            number, self._next_burst = self._next_burst, self._next_burst + 1
-            routes = self.schedule.burst(port, n, number % TURNS)
-            src, dst = self.schedule.ends(routes)
-            senders = there & frozenset(src.tolist())
-            receivers = there & frozenset(dst[dst != src].tolist())
-            self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)
-            since_ps = now_ps if left[port] == BURST_MAX else self._probed[port][0]
-            self._probed[port] = (since_ps, BURST_MAX - left[port] + n)
-            found.append(Order(number, port, n, senders))
-        return found
-
-    def _left(self, now_ps: int, port: int) -> int:
-        """How many probes a link may get in bursts until its period is over."""
-        since_ps, n = self._probed.get(port, (now_ps, 0))
-        return BURST_MAX - (n if now_ps - since_ps < self.schedule.period_ps else 0)
-
-    def _may_probe(self, now_ps: int, ports: Sequence[int]) -> list[int]:
-        return [
-            port
-            for port in ports
-            if port not in self.places and self._left(now_ps, port) >= BURST_MIN
-        ]
-
-    def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
-        """The receivers are asked only now: probes that were not sent yet are not lost."""
-        burst = self._bursts.get(said.burst)
-        if burst is None or nic not in burst.senders:
-            return []
-        burst.sent.add(nic)
-        burst.lost |= _own(said.lost, (burst.src == nic) & (burst.dst == nic))
-        burst.unknown |= _own(said.unknown, burst.src == nic)
-        if burst.sent != burst.senders:
-            return []
-        if burst.receivers and not burst.counting:
-            burst.counting = True
-            return [Count(said.burst, burst.receivers)]
-        self._finish(now_ps, said.burst, False)
-        return []
-
-    def _finish(self, now_ps: int, number: int, late: bool) -> None:
-        burst = self._bursts[number]
-        if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
-            return
-        del self._bursts[number]
-        result = self._result(now_ps, burst)
-        self._results.append((now_ps, result))
-        self.news |= bool(result.lost.any()) or (self._asks_again and not self._bursts)
-
-    def _result(self, now_ps: int, burst: _Burst) -> Evidence:
-        """What is known of a burst: of rows whose sender, and whose receiver, said so."""
-        routes, src, dst = burst.routes, burst.src, burst.dst
-        own = src == dst
-        known = ~self._is_dark(routes)
-        known &= _among(src, burst.sent) & (own | _among(dst, burst.counted))
-        rows = np.arange(len(routes))
-        known &= ~_among(rows, burst.unknown)
-        lost = np.where(own, _among(rows, burst.lost), ~_among(rows, burst.heard))
-        return evidence.of_burst(
-            self.schedule.fabric,
-            routes[known],
-            lost[known].astype(np.int64),
-            burst.asked_ps,
-            now_ps,
-        )
 
     # --- memory
 
@@ -612,16 +491,7 @@ class Collector:
         if now_ps - self._swept_ps >= LOOK_PS:
             self._swept_ps = now_ps
             self._losses = deque(one for one in self._losses if one.new or one.at_ps >= old_ps)
-        while self._results and self._results[0][0] < now_ps - longest:
-            self._results.popleft()
-
-
-def _among(numbers: np.ndarray, which: Collection[int]) -> np.ndarray:
-    """[n] Whether each of these is one of those."""
-    there = np.zeros(max(int(numbers.max(initial=-1)), max(which, default=-1)) + 1, np.bool_)
-    there[list(which)] = True
-    found: np.ndarray = there[numbers]
-    return found
+        self.bursts.forget(now_ps - longest)
 
 
 def _merged(seen: Evidence) -> Evidence:
@@ -648,8 +518,3 @@ def _merged(seen: Evidence) -> Evidence:
         last_ps=last,
         background=seen.background[row],
     )
-
-
-def _own(rows: Iterable[int], own: np.ndarray) -> set[int]:
-    """Those of a burst's rows of which an agent can know."""
-    return {row for row in rows if row < len(own) and own[row]}

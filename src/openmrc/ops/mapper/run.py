@@ -10,7 +10,7 @@ from typing import Any
 from openmrc.errors import InputError
 from openmrc.ops.mapper import words
 from openmrc.ops.mapper.agent import Agent, Report
-from openmrc.ops.mapper.collector import Count
+from openmrc.ops.mapper.bursts import Count
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.live import Ports
 from openmrc.ops.mapper.loop import ASKED

@@ -27,7 +27,8 @@ from openmrc.fabric import places as fabric_places
 from openmrc.live.closing import Closing
 from openmrc.ops import causes
 from openmrc.ops.mapper import admission, words
-from openmrc.ops.mapper.collector import STALE_PS, Collector, Count, Order, Place, Said
+from openmrc.ops.mapper.bursts import Count, Order
+from openmrc.ops.mapper.collector import STALE_PS, Collector, Place, Said
 from openmrc.ops.mapper.history import History, Row
 from openmrc.ops.mapper.jobs import Jobs, reached
 from openmrc.ops.mapper.page.data import of_history
@@ -349,7 +350,7 @@ class Controller(Closing):
                 self._say(f"nic {nic}: its agent is gone")
                 self._tell_streams()
         elif isinstance(what, words.Counted):
-            self._collector.counted(now_ps, nic, what.report)
+            self._collector.bursts.counted(now_ps, nic, what.report)
         elif isinstance(what, words.Reported):
             if self._down.get(nic, ()) != what.down:
                 self._down[nic] = what.down

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from openmrc.errors import InputError
 from openmrc.ops.mapper.agent import REPORTED_MAX, BurstReport, Loss, Report, Round
-from openmrc.ops.mapper.collector import Count, Order
+from openmrc.ops.mapper.bursts import Count, Order
 from openmrc.ops.schedule import BURST_MAX, TURNS, Schedule
 from openmrc.units import US
 
