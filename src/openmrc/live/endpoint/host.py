@@ -59,7 +59,7 @@ TAKEN_PART = 4
 # delay is not queueing. With a smaller T, NSCC takes a busy machine for a congested network.
 BASE_RTT_MIN_PS = 500_000_000
 ECHO_QUANTILE = 0.9
-TRIES = 16  # of another thread to get between two rounds, without asking for it
+TRIES = 16  # of another thread to get between two rounds, before the loop is asked to let go
 ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
 QPN_REST_S = 60.0  # row 28: the minimum time before a QPN is used again
 # Slots for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) these are
