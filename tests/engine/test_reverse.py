@@ -101,27 +101,39 @@ def test_row_14_an_answered_probe_makes_its_ev_the_reverse_ev() -> None:
     (request,) = pair.packets("request")
     plane = pair.plane(int(request.p.plane), qp=1)
     pair.advance(ps=pair.rtt // 2)
-    before = int(plane.reverse_ev)
-    assert before == pair.ev(int(request.p.plane), 0)
+    assert (plane.reverse_ev == request.p.ev, plane.reverse_known) == (False, 0)
     pair.until(lambda: plane.trial_id == -1)
-    assert plane.reverse_ev == request.p.ev
+    assert (plane.reverse_ev == request.p.ev, plane.reverse_known) == (True, 1)
     (response,) = pair.packets("response")
     assert response.p.psn == request.p.psn
     assert response.p.klass == pk.CLASS_CONTROL
 
 
-def test_row_14_an_unanswered_probe_changes_nothing() -> None:
+def test_row_14_an_unanswered_probe_makes_no_ev_known() -> None:
     pair = Pair(planes=2, evs=8)
     pair.cut(kind="request")
     pair.post(200 * 4096)
     pair.drive()
     assert pair.sent["request"] > 3
-    assert [int(pair.plane(p, qp=1).reverse_ev) for p in (0, 1)] == [pair.ev(0, 0), pair.ev(1, 0)]
+    assert [int(pair.plane(p, qp=1).reverse_known) for p in (0, 1)] == [0, 0]
 
 
-def test_row_14_until_one_is_known_to_deliver_answers_take_random_paths() -> None:
-    """So of a receiver half of whose paths are dead half of the answers arrive, not all or none."""
+def test_row_14_until_one_is_known_to_deliver_answers_take_the_way_of_what_came() -> None:
+    """So of a receiver half of whose paths are dead all answers arrive."""
     pair = Pair(planes=1, evs=8, reverse=policy.REVERSE_PROBED)
+    pair.cut(kind="request")
+    for k in range(0, 8, 2):
+        pair.cut(ev=pair.ev(0, k))
+    pair.post(100 * 4096)
+    pair.drive()
+    sacks = pair.packets("sack", src=1)
+    assert {int(x.p.ev) for x in sacks} == {pair.ev(0, k) for k in range(1, 8, 2)}
+    assert all(x.p.ev == x.p.entropy for x in sacks)
+    assert pair.dropped["sack"] == 0
+
+
+def test_row_14_where_evs_are_of_one_end_alone_answers_take_random_ones_at_first() -> None:
+    pair = Pair(planes=1, evs=8, reverse=policy.REVERSE_PROBED, local_evs=1)
     pair.cut(kind="request")
     pair.post(100 * 4096)
     pair.drive()
@@ -129,7 +141,7 @@ def test_row_14_until_one_is_known_to_deliver_answers_take_random_paths() -> Non
 
 
 @pytest.mark.parametrize(("between", "several"), [(False, True), (True, False)])
-def test_row_14_after_a_second_probe_answers_take_random_paths(
+def test_row_14_after_a_second_probe_answers_take_the_ways_of_the_probes(
     between: bool, several: bool
 ) -> None:
     """The first answer may be lost. Not if data has come since: then it is a question of its
@@ -141,7 +153,7 @@ def test_row_14_after_a_second_probe_answers_take_random_paths(
     before = int(pair.plane(1, qp=1).reverse_ev)
     answers = []
     for k in range(4):
-        (answer,) = pair.inject(1, pk.PROBE, ack_offset=7 + k, plane=1)
+        (answer,) = pair.inject(1, pk.PROBE, ack_offset=7 + k, plane=1, ev=pair.ev(1, 2 + k))
         answers.append(int(answer.ev))
         assert answer.plane == 1
         if between:
@@ -154,6 +166,7 @@ def test_row_14_after_a_second_probe_answers_take_random_paths(
 def test_row_14_a_dead_reverse_path_is_left() -> None:
     pair = Pair(planes=2, evs=8)
     pair.cut(ev=pair.ev(0, 0), src=1)
+    pair.plane(0, qp=1).reverse_known = 1
     pair.post(900 * 4096)
     pair.drive()
     pair.assert_intact()
@@ -255,9 +268,9 @@ def test_row_14_what_a_check_found_dead_is_no_way_back() -> None:
     since = pair.now + 1
     pair.post(40 * 4096)
     pair.drive()
-    for _ in range(20):
+    for k in range(20):
         for plane in (0, 1):
-            pair.inject(1, pk.PROBE, ack_offset=8, plane=plane)
+            pair.inject(1, pk.PROBE, ack_offset=8, plane=plane, ev=pair.ev(plane, k % 4))
     back = {(int(x.p.plane), int(x.p.ev)) for x in pair.packets("sack", "ack", src=1, since=since)}
     assert len(back) == 4
     assert not back & dead
@@ -340,6 +353,7 @@ def test_row_14_a_probe_asks_of_another_path_than_the_one_in_use() -> None:
     pair = Pair(planes=1, evs=3)
     pair.cut(kind="response")
     pair.plane(0, qp=1).reverse_ev = pair.ev(0, 1)
+    pair.plane(0, qp=1).reverse_known = 1
     pair.post(600 * 4096)
     pair.drive()
     tried = [int(x.p.ev) for x in pair.packets("request")]

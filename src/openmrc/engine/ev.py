@@ -140,6 +140,14 @@ def note_passed(b, payload):
         b.narrow = 0
 
 
+@inlined
+def is_under_check(q, b):
+    """True until two probes of a path that was never demoted went unanswered (row 36): nothing is
+    known of it yet. They are scheduled, and need no budget.
+    """
+    return b.demoted_at == NEVER_DEMOTED and b.spacing <= 2 * q.base_rtt
+
+
 @inner
 def blame_of(st, e):
     """Return the EV's own record, allocating it on first use."""

@@ -32,12 +32,13 @@ from openmrc.engine.ev import (
     enter,
     index_of,
     is_narrow,
+    is_under_check,
     note_lost,
     note_passed,
 )
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
 from openmrc.engine.state import NEVER, address, emit, signed, timestamp_of
-from openmrc.jit import inlined, inner
+from openmrc.jit import inner
 
 ANSWERS_MAX = 8  # row 11
 SPACING_MAX_PS = 100_000_000_000  # row 11
@@ -122,14 +123,6 @@ def check_all(st, q, now):
     q.ev_probe_at = now
 
 
-@inlined
-def _is_checked(q, b):
-    """True for the first two probes of a path that was never demoted: they are scheduled, and need
-    no budget.
-    """
-    return b.demoted_at == NEVER_DEMOTED and b.spacing <= 2 * q.base_rtt
-
-
 @inner
 def probe_bad_evs(st, q, now):
     """Probe each ASSUMED_BAD EV that is due, most overdue first; set the next deadline."""
@@ -143,7 +136,7 @@ def probe_bad_evs(st, q, now):
         if b.probe_at > now:
             q.ev_probe_at = b.probe_at
             return
-        if not _is_checked(q, b):
+        if not is_under_check(q, b):
             wait = take_probe_token(st, q.nic, OF_PATHS, now)
             if wait > 0:
                 q.ev_probe_at = wait

@@ -42,7 +42,7 @@ def _control(st, q, p):
         p.ev = bits.draw(st.stream, q.index)
         return
     plane = st.plane[q.plane0 + turn]
-    if c.reverse == policy.REVERSE_PROBED and not plane.reverse_known:
+    if c.local_evs and not plane.reverse_known:
         p.ev = rotation.random_ev(st, q, turn, -1, True)
     elif c.reverse == policy.REVERSE_SPRAYED and plane.n_evs > 0:
         pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
@@ -273,10 +273,18 @@ def _complete_in_order(st, q, now):
 
 @inlined
 def _hears(st, q, p, now):
-    """A packet arrived: from now on the reverse path must stay fresh (MRC 3.9, ports.py)."""
+    """A packet arrived: from now on the reverse path must stay fresh (MRC 3.9, ports.py). While
+    none is known to deliver, answers take the way that this packet came (row 14).
+    """
     q.rx_heard_at = now
     rotation.note_arrival(q, int(p.plane), now)
-    if q.reverse_probe_at == es.NEVER and st.config[0].reverse == policy.REVERSE_PROBED:
+    c = st.config[0]
+    if c.reverse != policy.REVERSE_PROBED:
+        return
+    plane = st.plane[q.plane0 + p.plane]
+    if not plane.reverse_known and not c.local_evs:
+        rotation.answer_as_it_came(st, q, plane, int(p.ev))
+    if q.reverse_probe_at == es.NEVER:
         q.reverse_probe_at = now + q.base_rtt
 
 
@@ -414,7 +422,7 @@ def on_data(st, q, p, now):
 
 
 @inner
-def _doubt_way_back(st, q, plane, plane_no):
+def _doubt_way_back(st, q, plane):
     """Two probes with no data in between suggest that the answer to the first was lost: the reverse
     EV of the plane is not known to deliver any more.
     """
@@ -428,10 +436,10 @@ def on_probe(st, q, p, now):
     """Process a reliability probe (MRC 2.9, row 6): a fresh snapshot from the first hole on; that
     of the newest block as well, if it lies beyond.
     """
+    _doubt_way_back(st, q, st.plane[q.plane0 + p.plane])
     _hears(st, q, p, now)
     # The sender probes the plane that it wants to know about, so the answers take the same one.
     arrival = int(p.plane) - 1
-    _doubt_way_back(st, q, st.plane[q.plane0 + p.plane], int(p.plane))
     q.control_turn = arrival
     base = q.cack + 1
     _send_sack(st, q, p, base, pk.PROBE_ANSWER, p.ack_offset)

@@ -20,7 +20,9 @@ from openmrc.engine.ev import (
     SKIP,
     TURN,
     enter,
+    index_of,
     is_narrow,
+    is_under_check,
     usable,
 )
 from openmrc.engine.policy import PATHS_MRC, RECYCLING, REPS, ROTATION, SKIP_TURNS
@@ -244,6 +246,20 @@ def proven(st, q, plane):
         return -1
     e = st.ev[q.ev0 + ev]
     return ev if e.state == GOOD and e.active else -1
+
+
+@inner
+def answer_as_it_came(st, q, plane, value):
+    """Something came on this EV: answers on its plane take it, too, for both directions of an EV
+    cross the same switches; unless it is denied here, or found to be bad.
+    """
+    ev = index_of(st, q, value)
+    if ev >= 0:
+        e = st.ev[q.ev0 + ev]
+        is_found = e.state == ASSUMED_BAD and not is_under_check(q, st.blame[e.blame])
+        if is_found or e.state == DENIED:
+            return
+    plane.reverse_ev = value
 
 
 @inner

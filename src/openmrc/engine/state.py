@@ -77,6 +77,8 @@ CONFIG = record_type(
     ("must_post_receives", "i1"),  # 1: an immediate needs a posted receive, MRC 1.2
     ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
+    # 1: an EV is a number of one end alone, as a source port of an ordinary network is
+    ("local_evs", "i1"),
     ("account", "i1"),  # 1: an account is kept (account.py)
 )
 

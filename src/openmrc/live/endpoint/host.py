@@ -187,6 +187,7 @@ class Host:
             trimming=limits.trimming,
             must_post_receives=1,
             guarded=1,
+            local_evs=self.mode == state.IP,
         )
         setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
         setup.identify(self.st.qp, nic=self.nic)
