@@ -24,14 +24,15 @@ def best(lost: list[bool], prior: float = 10.0) -> tuple[float, float, list[list
     nats, rate = np.zeros(1), np.zeros(1, np.int64)
     first, packet, back = np.array([0, n]), np.arange(n), np.zeros(n, np.bool_)
     own = np.array([prior]), np.array([AGAIN])
+    space = *np.zeros((2, 3)), *np.zeros((2, 3, n), np.int64)
     best_rates(
         np.array([0]), first, packet, back, before, even, even, after, gains, through, level,
-        np.zeros(1, np.bool_), *own, at_us, np.zeros(n), nats, rate,
+        np.zeros(1, np.bool_), *own, at_us, np.zeros(n), nats, rate, *space,
     )  # fmt: skip
-    runs, began, previous = np.zeros((2, 8), np.int64), *np.zeros((2, 2, n), np.int64)
+    runs = np.zeros((2, 8), np.int64)
     found = best_runs(
         0, int(rate[0]), first, packet, back, before, even, even, after, gains, through, level,
-        prior, AGAIN, at_us, np.zeros(n), began, previous, runs,
+        prior, AGAIN, at_us, np.zeros(n), runs, *space,
     )  # fmt: skip
     return float(nats[0]), float(RATES[rate[0]]), runs[:, :found].T[::-1].tolist()
 

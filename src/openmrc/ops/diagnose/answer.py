@@ -10,7 +10,7 @@ import numpy as np
 from openmrc.ops.diagnose.components import KINDS, Component
 from openmrc.ops.diagnose.counters import MOST_OF
 from openmrc.ops.diagnose.observed import FloatArray
-from openmrc.ops.diagnose.runs import DEAD
+from openmrc.ops.diagnose.runs import DEAD, NARROW, OF_ALL
 from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
@@ -146,10 +146,12 @@ def _gains(search: Search, fault: Fault) -> tuple[FloatArray, float, int]:
     now = np.append(search.now, 0.0)[np.minimum(packet, n_lost)]
     draws = np.append(search.draws, 1.0)[np.minimum(packet, n_lost)]
     speaks = (np.log1p(-(1 - np.exp(now)) * (1 - fault.draws)) - now) * draws
-    gain = np.where(packet < n_lost, speaks, cost)
+    if fault.level == NARROW:
+        speaks = speaks * ~np.append(search.seen.lost.probe, True)[np.minimum(packet, n_lost)]
+    gain = np.where(packet < n_lost, speaks, 0.0 if fault.level == NARROW else cost)
     if fault.level < DEAD:
         gain[pairs.back[part]] = 0.0
-    return gain, cost, min(fault.level, 1)
+    return gain, cost, int(fault.level >= OF_ALL)
 
 
 def _begin(search: Search, fault: Fault) -> tuple[float, float]:

@@ -133,13 +133,17 @@ class Counters:
         certain: what its port sent, unless that is missing there in the whole run; and each link of
         a NIC: answers to what crossed its other direction.
         """
-        fabric = self.seen.fabric
+        seen, fabric = self.seen, self.seen.fabric
         far = fabric.port_peer_switch
         inside = np.where(far >= 0, self.counts[far], np.inf)
-        found = np.maximum(self.seen.out - self.seen.gone - inside, 0)
+        # What is under way at the end of a tick may be missing in the next.
+        part = np.minimum(seen.rtt_us / np.maximum(np.diff(seen.edges_us), 1e-9), 1)[:, None]
+        later = np.minimum(np.pad(seen.gone[1:], ((0, 1), (0, 0))), seen.out * part)
+        found = np.maximum(seen.out - seen.gone - later - inside, 0)
         own = np.arange(fabric.n_nics * fabric.n_planes)
         for port, back in ((own, fabric.port_reverse[own]), (fabric.port_reverse[own], own)):
-            found[:, port] = np.maximum(found[:, port], self.seen.answers[:, back])
+            sure = np.minimum(seen.answers[:, back], (seen.out - seen.gone)[:, port])
+            found[:, port] = np.maximum(found[:, port], sure)
         return np.asarray(found)
 
     def passed(self, row: Component, spans_us: Sequence[tuple[float, float]]) -> float | None:

@@ -1,8 +1,8 @@
-"""How many packets crossed a component and arrived, by a time, as their answers tell.
+"""How many packets crossed a component and arrived, by when they left.
 
-Bins tell how many answers came, and not when in the bin. Of those in which a fault begins or ends
-as many may have crossed before or after it as links carry: where much was sent for a moment in a
-long bin, all of them.
+What was sent and not lost arrived. Bins tell how much was sent, and not when in the bin. Of those
+in which a fault begins or ends as much may have crossed before or after it as links carry: where
+much was sent for a moment in a long bin, all of it.
 """
 
 from __future__ import annotations
@@ -54,16 +54,31 @@ class Crossed:
         return at, np.clip(part, 0, 1)
 
 
-def crossed(seen: Observed, gates: Sequence[int], through: FloatArray | None = None) -> Crossed:
-    """Return what crossed these links, which every packet across a component crosses once; with
-    what surely went `through` [bins, ports], packets of all sorts.
+def arrived(seen: Observed) -> FloatArray:
+    """Return [bins, ports] packets of data that left in each bin, across each port, and arrived: no
+    more, in all, than were answered, for of the others nobody knows yet.
+    """
+    lost, n = np.zeros_like(seen.sent), seen.sent.shape[1]
+    data = seen.lost.take(~seen.lost.probe)
+    for column in data.routes.T:
+        there = column >= 0
+        np.add.at(lost, (seen.bin_of(data.sent_us[there]), column[there]), 1)
+    upto = np.cumsum(np.maximum(seen.sent - lost, 0), axis=0)
+    return np.diff(np.minimum(upto, seen.answers.sum(axis=0)), axis=0, prepend=np.zeros((1, n)))
+
+
+def crossed(
+    seen: Observed, came: FloatArray, gates: Sequence[int], through: FloatArray | None = None
+) -> Crossed:
+    """Return what crossed these links, which every packet across a component crosses once, of what
+    `came`, as `arrived` tells; with what surely went `through` [bins, ports], packets of all sorts.
     """
     links = list(gates)
-    data = seen.answers[:, links]
+    data = came[:, links]
     each = data if through is None else np.maximum(data, through[:, links])
     per_us = seen.fabric.port_rate_bps[links] * (US / S) / BITS / PMTU_BYTES
     # Beside a packet of data there is room for an answer.
     busy_us = (np.maximum(data, each / 2) / per_us).max(axis=1)
-    arrived = each.sum(axis=1)
-    room = arrived * np.diff(seen.edges_us) / np.maximum(busy_us, 1e-9)
-    return Crossed(seen.edges_us, arrived, room)
+    total = each.sum(axis=1)
+    room = total * np.diff(seen.edges_us) / np.maximum(busy_us, 1e-9)
+    return Crossed(seen.edges_us, total, room)

@@ -4,8 +4,9 @@ A component is well or loses packets, and changes between the two: its first cha
 costs its prior, each further one less. The best path through these two states is found in one pass
 over what it met. What arrived in the bins in which it first fails and last recovers may have been
 outside of its runs, as fast as links carry it; but around a run that is shorter than a bin, and
-between two runs, evenly. Entries of
-a component are in order of time; arrays are those of `search.Pairs`.
+between two runs, evenly. Three beginnings are kept on the way: the best if all that arrives from
+now on speaks against the run, the best if nothing does, and the best of a run within a bin.
+Entries of a component are in order of time; arrays are those of `search.Pairs`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import math
 from openmrc.jit import compiled, inlined
 
 NEVER = -1e300
-# What is said of a rate: it is that of data; of packets of all sorts; nothing passes, no answer
-# either.
-OF_DATA, OF_ALL, DEAD = range(3)
+# What is said of a rate: it is that of data, and small packets pass, probes among them; of data; of
+# packets of all sorts; nothing passes, no answer either.
+NARROW, OF_DATA, OF_ALL, DEAD = range(4)
+WIDE, FREE, SHORT = range(3)  # beginnings that are kept
 
 
 @inlined
@@ -25,50 +27,87 @@ def _gain(k, rate, packet, back, gains, through, n_lost, level):
     """How much an entry speaks for a component that loses packets then."""
     if back[k] and level[rate] < DEAD:  # one lost answer among many does no harm
         return 0.0
-    return gains[rate, packet[k]] if packet[k] < n_lost else through[rate]
+    if packet[k] < n_lost:
+        return gains[rate, packet[k]]
+    return 0.0 if level[rate] == NARROW else through[rate]
+
+
+@inlined
+def _path(
+    c, rate, first, packet, back, before, first_even, even, after, gains, through, level, prior,
+    again, at_us, within_us, value, upto, began, previous,
+):  # fmt: skip
+    """Return the gain of the best runs of a component, less what its changes cost, and the end of
+    the last one: three times its entry, and which of the beginnings. To `began` and `previous`
+    [3, most] are written, by that and entry, where a run begins that ends here, and the end of the
+    run before one that begins here, -1 if there is none. `value`, `upto` [3]: space, for what each
+    beginning is worth, and how much had arrived by then.
+    """
+    n_lost, row, cost = gains.shape[1], int(level[rate] >= OF_ALL), through[rate]
+    well, best, over, end, base = NEVER, NEVER, -1, -1, first[c]
+    value[:], upto[:] = NEVER, 0.0
+    for k in range(base, first[c + 1]):
+        start, came = -prior, -1
+        if well - again > -prior:
+            start, came = well - again, over
+        own = _gain(k, rate, packet, back, gains, through, n_lost, level)
+        for i in range(3):
+            begin = began[i, k - base - 1] if k > base else base
+            new, so_far, last = start, first_even[row, k], came
+            if i == WIDE and before[row, k] * -cost - prior > start - so_far * cost:
+                new, so_far, last = -prior, before[row, k], -1
+            elif i == FREE and came < 0:
+                so_far = before[row, k]
+            weighs = 0.0 if i == FREE else cost
+            if new - so_far * weighs > value[i] - upto[i] * weighs:
+                value[i], upto[i], begin = new, so_far, k
+                previous[i, k - base] = last
+            value[i] += own
+            began[i, k - base] = begin
+            if i != SHORT and at_us[k] - at_us[begin] < within_us[begin]:
+                continue
+            each = value[i] + max(even[row, k] - upto[i], 0.0) * cost
+            if each > well:
+                well, over = each, 3 * k + i
+            if i != SHORT:
+                each = value[i] + max(after[row, k] - upto[i], 0.0) * cost
+            if each > best:
+                best, end = each, 3 * k + i
+        if well > best:
+            best, end = well, over
+    return best, end
 
 
 @compiled
 def best_rates(
     which, first, packet, back, before, first_even, even, after, gains, through, level, dies,
-    prior, again, at_us, within_us, nats, rates,
+    prior, again, at_us, within_us, nats, rates, value, upto, began, previous,
 ):  # fmt: skip
     """Write to `nats` and `rates` [components] the largest gain of each of `which`, less what its
     changes cost, and the number of the rate. `gains` [rates, losses]; `through` [rates]: the cost
     of a packet that arrived; `level` [rates]; `dies` [components]: whether only what lets nothing
     through is tried; `again` [components]: the cost of each further change; `within_us`
-    [entries]: what begins at one and is shorter is within a bin.
+    [entries]: what begins at one and is shorter is within a bin; the last ones: space (`_path`).
     """
-    n_lost = gains.shape[1]
     for at in range(len(which)):
         c = which[at]
         nats[c], rates[c] = NEVER, 0
-        every_other, near = (len(through) + 1) // 2, 0
-        for number in range(every_other + 2):  # and then those beside the best of them
+        narrow = len(through) - 1  # the last one
+        every_other, near = (narrow + 1) // 2, 0
+        for number in range(every_other + 3):  # then those beside the best of them
             rate = 2 * number
-            if number >= every_other:
+            if number == every_other + 2:
+                rate = narrow
+            elif number >= every_other:
                 rate = near - 1 + 2 * (number - every_other)
-                if rate < 0 or rate >= len(through):
+                if rate < 0 or rate >= narrow:
                     continue
             if dies[c] and level[rate] < DEAD:
                 continue
-            row, cost = min(level[rate], 1), through[rate]
-            # Well: after a first run. Short: a run within a bin.
-            losing, short, well, best, begin, upto = NEVER, NEVER, NEVER, NEVER, first[c], 0.0
-            for k in range(first[c], first[c + 1]):
-                start = max(-prior[c], well - again[c]) - first_even[row, k] * cost
-                own = _gain(k, rate, packet, back, gains, through, n_lost, level)
-                if max(start, -prior[c] - before[row, k] * cost) > losing:
-                    losing, begin, upto = start, k, first_even[row, k]
-                    if -prior[c] - before[row, k] * cost > start:
-                        losing, upto = -prior[c] - before[row, k] * cost, before[row, k]
-                losing += own
-                short = max(short, start) + own
-                well = max(well, short + even[row, k] * cost)
-                if at_us[k] - at_us[begin] >= within_us[begin]:
-                    well = max(well, losing + max(even[row, k], upto) * cost)
-                    best = max(best, losing + max(after[row, k], upto) * cost)
-                best = max(best, well)
+            best, _ = _path(
+                c, rate, first, packet, back, before, first_even, even, after, gains, through,
+                level, prior[c], again[c], at_us, within_us, value, upto, began, previous,
+            )  # fmt: skip
             if best > nats[c]:
                 nats[c], rates[c] = best, rate
             if number < every_other:
@@ -97,47 +136,19 @@ def touch(which, first, components, stale):
 @compiled
 def best_runs(
     c, rate, first, packet, back, before, first_even, even, after, gains, through, level, prior,
-    again, at_us, within_us, began, previous, runs,
+    again, at_us, within_us, runs, value, upto, began, previous,
 ):  # fmt: skip
     """Write to `runs` [2, most] the first and last entries of the runs of a component, the last run
-    first; return how many there are. `began`, `previous` [2, most]: space for as many entries
-    as it has, of runs that are long and short.
+    first; return how many there are.
     """
-    n_lost, row, cost = gains.shape[1], min(level[rate], 1), through[rate]
-    losing, short, well, best = NEVER, NEVER, NEVER, NEVER
-    begin, begin_short, upto = -1, -1, 0.0
-    over, end = -1, -1  # twice the last entry of the best runs so far, and 1 more if it is short
-    base = first[c]
-    for k in range(base, first[c + 1]):
-        start, came = -prior, -1
-        if well - again > -prior:
-            start, came = well - again, over
-        start -= first_even[row, k] * cost
-        own = _gain(k, rate, packet, back, gains, through, n_lost, level)
-        if max(start, -prior - before[row, k] * cost) > losing:
-            losing, begin, upto = start, k, first_even[row, k]
-            previous[0, k - base] = came
-            if -prior - before[row, k] * cost > start:
-                losing, upto = -prior - before[row, k] * cost, before[row, k]
-                previous[0, k - base] = -1
-        if start > short:
-            short, begin_short = start, k
-            previous[1, k - base] = came
-        losing, short = losing + own, short + own
-        began[0, k - base], began[1, k - base] = begin, begin_short
-        if short + even[row, k] * cost > well:
-            well, over = short + even[row, k] * cost, 2 * k + 1
-        if at_us[k] - at_us[begin] >= within_us[begin]:
-            if losing + max(even[row, k], upto) * cost > well:
-                well, over = losing + max(even[row, k], upto) * cost, 2 * k
-            if losing + max(after[row, k], upto) * cost > best:
-                best, end = losing + max(after[row, k], upto) * cost, 2 * k
-        if well > best:
-            best, end = well, over
-    n = 0
+    _, end = _path(
+        c, rate, first, packet, back, before, first_even, even, after, gains, through, level,
+        prior, again, at_us, within_us, value, upto, began, previous,
+    )  # fmt: skip
+    n, base = 0, first[c]
     while end >= 0 and n < runs.shape[1]:
-        at = began[end % 2, end // 2 - base]
-        runs[0, n], runs[1, n] = at, end // 2
-        end = previous[end % 2, at - base]
+        at = began[end % 3, end // 3 - base]
+        runs[0, n], runs[1, n] = at, end // 3
+        end = previous[end % 3, at - base]
         n += 1
     return n

@@ -19,18 +19,28 @@ from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.components import SWITCH, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
-from openmrc.ops.diagnose.crossed import crossed
+from openmrc.ops.diagnose.crossed import arrived, crossed
 from openmrc.ops.diagnose.met import meet
 from openmrc.ops.diagnose.observed import FloatArray, Observed
-from openmrc.ops.diagnose.runs import DEAD, OF_ALL, OF_DATA, best_rates, best_runs, explain, touch
+from openmrc.ops.diagnose.runs import (
+    DEAD,
+    NARROW,
+    OF_ALL,
+    OF_DATA,
+    best_rates,
+    best_runs,
+    explain,
+    touch,
+)
 
 # Rates that are tried; what lets nothing through is seen to let through what left just before, as
-# far as bins of time can tell.
-RATES = np.array([0.98, 0.6, 0.35, 0.2, 0.1, 0.05, 0.025, 0.012, 0.006, 0.003, 0.0015])
+# far as bins of time can tell. The last one is of large packets only.
+RATES = np.array([0.98, 0.6, 0.35, 0.2, 0.1, 0.05, 0.025, 0.012, 0.006, 0.003, 0.0015, 0.98])
 # Planes and tiers of them die, and so do answers: what loses a part of all is no damage.
 TOTAL_MIN = 0.9
 HIGH_MIN = 0.35  # a rate of which packets of all sorts tell: of lower ones losses of data do
 LEVEL = np.where(RATES >= TOTAL_MIN, DEAD, np.where(RATES >= HIGH_MIN, OF_ALL, OF_DATA))
+LEVEL[-1] = NARROW
 THROUGH = np.log1p(-RATES)
 ROUNDS_MAX = 60
 EQUAL = 0.01  # of what is explained: two explanations that differ by less are as good
@@ -43,6 +53,7 @@ QUICK = 1.5  # round trips
 FRONT = 1.5  # round trips that a packet may have waited before what then lost it
 SMALL = 0.1  # of the losses of a run: fewer just before it are its own
 AT_ONCE = 0.25  # round trips
+QUEUED = 1.0  # round trips that a packet may wait on its way, if queues are no longer than usual
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
 RUNS_MAX = 64
@@ -98,6 +109,7 @@ class Search:
         self.table = table
         # [losses] those of one path that were sent and missed at once are one entry: so many
         # packets, and such a part of a draw
+        self.arrived = arrived(seen)
         self.seen, self.chance, self.weight, self.draws = _merged(seen)
         seen = self.seen
         self.now = self.chance.copy()  # the logarithm of each loss's probability
@@ -115,6 +127,8 @@ class Search:
         self._again = np.full(n, AGAIN_NATS)
         width_us = np.diff(seen.edges_us)[seen.bin_of(self.pairs.at_us)]
         self._within_us = np.maximum(width_us, (1 + FRONT) * seen.rtt_us)
+        most = int(np.diff(self.pairs.first).max(initial=0))
+        self._space = *np.zeros((2, 3)), *np.zeros((2, 3, most), np.int64)
         self._begun, self._stale = False, np.diff(self.pairs.first) > 0
         self._left, self._alone = np.zeros(n), np.zeros(n)
         # The components that met each loss, one after the other.
@@ -175,19 +189,20 @@ class Search:
             for each in (at_us, packet, hop):
                 each[part] = each[part][order]
             for row, through in enumerate((None, self.through)):
-                met = crossed(self.seen, self.table.rows[it].gates, through)
-                half_us, around_us = (by * self.seen.rtt_us for by in (0.5, AROUND))
-                # The answer comes half a round trip later, or when queues let it.
-                first_even[row, part] = met.evenly(at_us[part] + half_us - around_us)
-                even[row, part] = met.evenly(at_us[part] + half_us + around_us)
-                before[row, part] = met.at_most(at_us[part] + (1 + FRONT) * self.seen.rtt_us)
-                after[row, part] = met.at_least(at_us[part])
+                met = crossed(self.seen, self.arrived, self.table.rows[it].gates, through)
+                around_us, queued_us = (by * self.seen.rtt_us for by in (AROUND, QUEUED))
+                first_even[row, part] = met.evenly(at_us[part] - around_us)
+                even[row, part] = met.evenly(at_us[part] + around_us)
+                # What left later may have crossed earlier, for it did not wait in a queue.
+                before[row, part] = met.at_most(at_us[part] + queued_us)
+                after[row, part] = met.at_least(at_us[part] - queued_us)
         back = (hop >= hops) & ~probe[packet]
         return Pairs(component, packet, at_us, back, before, first_even, even, after, first)
 
     def crossed(self, component: int, at_us: FloatArray) -> FloatArray:
         """Return how many packets of data had crossed a component by these times, and arrived."""
-        return crossed(self.seen, self.table.rows[component].gates).evenly(at_us)
+        gates = self.table.rows[component].gates
+        return crossed(self.seen, self.arrived, gates).evenly(at_us)
 
     # --- one more fault
 
@@ -253,6 +268,7 @@ class Search:
         changed = np.flatnonzero(~(np.abs(self._told - self.now) < 1e-9))
         now, draws = self.now[changed], self.draws[changed]
         explain(1 - np.exp(now), now, draws, changed, RATES, self._gains)
+        self._gains[LEVEL == NARROW] *= ~self.seen.lost.probe
         self._told[changed] = now
         self._stale |= (prior != self._prior) & (np.diff(pairs.first) > 0)
         self._prior = prior
@@ -273,6 +289,7 @@ class Search:
             stale, pairs.first, pairs.packet, pairs.back, pairs.before, pairs.first_even,
             pairs.even, pairs.after, self._gains, THROUGH, LEVEL, self.table.is_total,
             self._prior, self._again, pairs.at_us, self._within_us, self._nats, self._rate,
+            *self._space,
         )  # fmt: skip
         self._stale[stale] = False
 
@@ -287,14 +304,12 @@ class Search:
         """Return the first and last entries of the times at which a component was bad, by what is
         known now.
         """
-        pairs, n = self.pairs, int(self.pairs.first[component + 1] - self.pairs.first[component])
-        found = np.zeros((2, RUNS_MAX), np.int64)
-        began, previous = np.zeros((2, 2, n), np.int64)
+        pairs, found = self.pairs, np.zeros((2, RUNS_MAX), np.int64)
         n = best_runs(
             component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
             pairs.before, pairs.first_even, pairs.even, pairs.after, self._gains, THROUGH, LEVEL,
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
-            self._within_us, began, previous, found,
+            self._within_us, found, *self._space,
         )  # fmt: skip
         runs: list[tuple[int, int]] = []  # the last one first
         for begin, end in found[:, :n].T.tolist():
@@ -327,7 +342,8 @@ class Search:
         """
         pairs, n_lost = self.pairs, len(self.seen.lost)
         rate = float(RATES[self._rate[component]])
-        row = min(int(LEVEL[self._rate[component]]), 1)
+        level = int(LEVEL[self._rate[component]])
+        row = int(level >= OF_ALL)
         runs = self.runs(component)
         if not runs:
             return None
@@ -335,18 +351,21 @@ class Search:
         losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
         crossed = self.passed(row, begin, end, begin == begin[0], end == end[-1])
-        passed = len(packets) - len(losses) + float(crossed.sum())
+        passed = float(crossed.sum())
+        if level == NARROW:
+            losses = losses[~self.seen.lost.probe[losses]]
+        else:
+            passed += len(packets) - len(losses)
         weight = self.weight[losses]
         caused = rate / (rate + np.exp(self.now[losses]))
         fit, fit_draws = (
-            max(mine / (mine + max(passed, PASSES_MIN)), RATES[-1])
+            max(mine / (mine + max(passed, PASSES_MIN)), RATES.min())
             for mine in (float((each * caused).sum()) for each in (weight, self.draws[losses]))
         )
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
         nats = float(self._nats[component])
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
-        level = int(LEVEL[self._rate[component]])
         price = float(self._again[component]) * (len(runs) - 1)
         found = Fault(
             component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
@@ -400,7 +419,7 @@ class Search:
         if fault.level < DEAD:
             during &= ~pairs.back[part]
         found: IntArray = packets[during & (packets < len(self.seen.lost))]
-        return found
+        return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
         """Return probes whose answers may have met a fault, and the part of them that do: answers
@@ -409,7 +428,7 @@ class Search:
         lost, fabric = self.seen.lost, self.seen.fabric
         row = self.table.rows[fault.component]
         part = ways_back(fabric, row)
-        if not part:
+        if not part or fault.level == NARROW:
             return np.zeros(0, np.int64), 0.0
         during = np.zeros(len(lost), np.bool_)
         for since_us, until_us in fault.spans_us:
