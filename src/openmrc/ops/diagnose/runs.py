@@ -2,9 +2,9 @@
 
 A component is well or loses packets, and changes between the two: its first change for the worse
 costs its prior, each further one less. The best path through these two states is found in one pass
-over what it met. What arrived in the bins in which it first fails and last recovers may have been
-outside of its runs, as fast as links carry it; but around a run that is shorter than a bin, and
-between two runs, evenly. Three beginnings are kept on the way: the best if all that arrives from
+over what it met. What arrived in the bins in which it fails and recovers may have been outside
+of its runs, as fast as links carry it; but around a run that is shorter than a bin, and in a pause
+that is, evenly. Three beginnings are kept on the way: the best if all that arrives from
 now on speaks against the run, the best if nothing does, and the best of a run within a bin.
 Entries of a component are in order of time; arrays are those of `search.Pairs`.
 """
@@ -47,18 +47,20 @@ def _path(
     well, best, over, end, base = NEVER, NEVER, -1, -1, first[c]
     value[:], upto[:] = NEVER, 0.0
     for k in range(base, first[c + 1]):
-        start, came = -prior, -1
+        start, came = -prior, -1  # it was well until now, and is so no more
         if well - again > -prior:
             start, came = well - again, over
+        fresh, before_it = -prior, -1  # the same after a pause that is longer than a bin
+        if end >= 0 and best - again > -prior:
+            if at_us[k] - at_us[end // 3] >= within_us[end // 3]:
+                fresh, before_it = best - again, end
         own = _gain(k, rate, packet, back, gains, through, n_lost, level)
         for i in range(3):
             begin = began[i, k - base - 1] if k > base else base
-            new, so_far, last = start, first_even[row, k], came
-            if i == WIDE and before[row, k] * -cost - prior > start - so_far * cost:
-                new, so_far, last = -prior, before[row, k], -1
-            elif i == FREE and came < 0:
-                so_far = before[row, k]
             weighs = 0.0 if i == FREE else cost
+            new, so_far, last = start, first_even[row, k], came
+            if i != SHORT and fresh - before[row, k] * weighs >= start - so_far * weighs:
+                new, so_far, last = fresh, before[row, k], before_it
             if new - so_far * weighs > value[i] - upto[i] * weighs:
                 value[i], upto[i], begin = new, so_far, k
                 previous[i, k - base] = last

@@ -321,8 +321,8 @@ class Search:
     def passed(
         self, row: int, begin: LongArray, end: LongArray, first: BoolArray, last: BoolArray
     ) -> FloatArray:
-        """Return how many packets arrived from one entry to another, at least where the run between
-        them is the first or the last one; evenly, if both are within a bin.
+        """Return how many packets arrived from one entry to another, at least where a long time
+        before the `first` or after the `last` it was well; evenly, if both are within a bin.
         """
         pairs = self.pairs
         long = pairs.at_us[end] - pairs.at_us[begin] >= self._within_us[begin]
@@ -350,13 +350,16 @@ class Search:
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
         losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
-        crossed = self.passed(row, begin, end, begin == begin[0], end == end[-1])
+        pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
+        crossed = self.passed(row, begin, end, np.append(True, pause), np.append(pause, True))
         passed = float(crossed.sum())
         if level == NARROW:
             losses = losses[~self.seen.lost.probe[losses]]
         else:
             passed += len(packets) - len(losses)
         weight = self.weight[losses]
+        if weight.sum() < LOSSES_MIN:
+            return None
         caused = rate / (rate + np.exp(self.now[losses]))
         fit, fit_draws = (
             max(mine / (mine + max(passed, PASSES_MIN)), RATES.min())
