@@ -192,13 +192,22 @@ def counters(seen: Observed) -> Counters:
 
 
 def unanswered(seen: Observed) -> Packets:
-    """Return what was lost, without the ways back of what the last port on its way did not send:
-    nobody answered that.
+    """Return what was lost, without the ways back of answers that were not lost there: nobody
+    answered what the last port on its way did not send; and of what is missing neither on a link
+    nor in a switch at its ends, while its port sends, nothing was lost on it.
     """
-    lost = seen.lost
+    lost, (links, inside) = seen.lost, missing(seen)
     last = lost.routes[np.arange(len(lost)), (lost.routes >= 0).sum(axis=1) - 1]
-    gone = unsent(seen)[last]
-    return replace(lost, back=np.where(gone[:, None], -1, lost.back).astype(np.int32))
+    begin, end = seen.bin_of(lost.sent_us)[:, None], seen.bin_of(lost.known_us)[:, None] + 1
+    gone, out = (np.pad(np.cumsum(it, axis=0), ((1, 0), (0, 0))) for it in (links, seen.out))
+    within = [it[end, lost.back] - it[begin, lost.back] for it in (gone, out)]
+    held = np.append(inside.sum(axis=0), 0)  # the last is that of no switch
+    ends = (seen.fabric.port_switch, seen.fabric.port_peer_switch)
+    may = (within[0] > 0) | (within[1] == 0)
+    for it in ends:
+        may |= held[it[lost.back]] > SPARE
+    kept = may & ~unsent(seen)[last][:, None]
+    return replace(lost, back=np.where(kept, lost.back, -1).astype(np.int32))
 
 
 def unsent(seen: Observed) -> BoolArray:
