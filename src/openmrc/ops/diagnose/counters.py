@@ -199,13 +199,14 @@ def unanswered(seen: Observed) -> Packets:
     lost, (links, inside) = seen.lost, missing(seen)
     last = lost.routes[np.arange(len(lost)), (lost.routes >= 0).sum(axis=1) - 1]
     begin, end = seen.bin_of(lost.sent_us)[:, None], seen.bin_of(lost.known_us)[:, None] + 1
-    gone, out = (np.pad(np.cumsum(it, axis=0), ((1, 0), (0, 0))) for it in (links, seen.out))
-    within = [it[end, lost.back] - it[begin, lost.back] for it in (gone, out)]
-    held = np.append(inside.sum(axis=0), 0)  # the last is that of no switch
-    ends = (seen.fabric.port_switch, seen.fabric.port_peer_switch)
-    may = (within[0] > 0) | (within[1] == 0)
-    for it in ends:
-        may |= held[it[lost.back]] > SPARE
+
+    def meanwhile(each: FloatArray, column: IntArray) -> FloatArray:
+        upto = np.pad(np.cumsum(each, axis=0), ((1, 0), (0, 1)))  # the last column is of nothing
+        return np.asarray(upto[end, column] - upto[begin, column])
+
+    may = (meanwhile(links, lost.back) > 0) | (meanwhile(seen.out, lost.back) == 0)
+    for it in (seen.fabric.port_switch, seen.fabric.port_peer_switch):
+        may |= meanwhile(inside, it[lost.back]) > 0
     kept = may & ~unsent(seen)[last][:, None]
     return replace(lost, back=np.where(kept, lost.back, -1).astype(np.int32))
 

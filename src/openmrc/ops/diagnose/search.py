@@ -126,7 +126,7 @@ class Search:
         self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
         self._again = np.full(n, AGAIN_NATS)
         width_us = np.diff(seen.edges_us)[seen.bin_of(self.pairs.at_us)]
-        self._within_us = np.maximum(width_us, (1 + FRONT) * seen.rtt_us)
+        self._within_us = width_us + 2 * QUEUED * seen.rtt_us
         most = int(np.diff(self.pairs.first).max(initial=0))
         self._space = *np.zeros((2, 3)), *np.zeros((2, 3, most), np.int64)
         self._begun, self._stale = False, np.diff(self.pairs.first) > 0
