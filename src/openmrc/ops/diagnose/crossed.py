@@ -18,6 +18,7 @@ from openmrc.ops.records import PMTU_BYTES
 from openmrc.units import US, S
 
 BITS = 8
+TINY_US = 1e-9  # not to divide by zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Crossed:
         """Bins of these times, and the part of each that has passed."""
         edges = self.edges_us
         at = np.clip(np.searchsorted(edges, at_us, side="right") - 1, 0, len(edges) - 2)
-        part = (at_us - edges[at]) / np.maximum(np.diff(edges)[at], 1e-9)
+        part = (at_us - edges[at]) / np.maximum(np.diff(edges)[at], TINY_US)
         return at, np.clip(part, 0, 1)
 
 
@@ -67,8 +68,29 @@ def arrived(seen: Observed) -> FloatArray:
     return np.diff(np.minimum(upto, seen.answers.sum(axis=0)), axis=0, prepend=np.zeros((1, n)))
 
 
+def split(seen: Observed, *counts: FloatArray) -> tuple[FloatArray, ...]:
+    """Return the edges of bins, and the counts in them, with bins split where NICs said that ports
+    of their own went down or came back: nothing crossed these meanwhile.
+    """
+    told = seen.lost.take(seen.lost.ev < 0)
+    edges_us = np.unique(np.append(seen.edges_us, told.sent_us))
+    of = seen.bin_of(edges_us[:-1])
+    up_us = np.repeat(np.diff(edges_us)[:, None], seen.sent.shape[1], axis=1)
+    for port in np.unique(told.routes[:, 0]).tolist():
+        at_us = told.sent_us[told.routes[:, 0] == port]  # down, up, down, ...
+        up_us[np.searchsorted(at_us, edges_us[:-1], side="right") % 2 == 1, port] = 0
+    total_us = np.zeros_like(seen.sent)
+    np.add.at(total_us, of, up_us)
+    part = up_us / np.maximum(total_us, TINY_US)[of]
+    return edges_us, *(each[of] * part for each in counts)
+
+
 def crossed(
-    seen: Observed, came: FloatArray, gates: Sequence[int], through: FloatArray | None = None
+    seen: Observed,
+    edges_us: FloatArray,
+    gates: Sequence[int],
+    came: FloatArray,
+    through: FloatArray | None = None,
 ) -> Crossed:
     """Return what crossed these links, which every packet across a component crosses once, of what
     `came`, as `arrived` tells; with what surely went `through` [bins, ports], packets of all sorts.
@@ -80,5 +102,5 @@ def crossed(
     # Beside a packet of data there is room for an answer.
     busy_us = (np.maximum(data, each / 2) / per_us).max(axis=1)
     total = each.sum(axis=1)
-    room = total * np.diff(seen.edges_us) / np.maximum(busy_us, 1e-9)
-    return Crossed(seen.edges_us, total, room)
+    room = total * np.diff(edges_us) / np.maximum(busy_us, TINY_US)
+    return Crossed(edges_us, total, room)

@@ -19,7 +19,7 @@ from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.components import SWITCH, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
-from openmrc.ops.diagnose.crossed import arrived, crossed
+from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
 from openmrc.ops.diagnose.observed import FloatArray, Observed
 from openmrc.ops.diagnose.runs import (
@@ -109,14 +109,14 @@ class Search:
         self.table = table
         # [losses] those of one path that were sent and missed at once are one entry: so many
         # packets, and such a part of a draw
-        self.arrived = arrived(seen)
+        came = arrived(seen)
         self.seen, self.chance, self.weight, self.draws = _merged(seen)
         seen = self.seen
         self.now = self.chance.copy()  # the logarithm of each loss's probability
         self.counters = counters(seen)
         self.moved = self.counters.usual  # counts, as expected
         self._moves = self.counters.moved_by(table.rows)
-        self.through = self.counters.surely_through()
+        self.edges_us, self.came, self.through = split(seen, came, self.counters.surely_through())
         self.pairs = self._pairs()
         self.faults: list[Fault] = []
         n = len(table)
@@ -125,7 +125,8 @@ class Search:
         self._gains = np.zeros((len(RATES), len(seen.lost)))
         self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
         self._again = np.full(n, AGAIN_NATS)
-        width_us = np.diff(seen.edges_us)[seen.bin_of(self.pairs.at_us)]
+        at = np.searchsorted(self.edges_us, self.pairs.at_us, side="right") - 1
+        width_us = np.diff(self.edges_us)[np.clip(at, 0, len(self.edges_us) - 2)]
         self._within_us = width_us + 2 * QUEUED * seen.rtt_us
         most = int(np.diff(self.pairs.first).max(initial=0))
         self._space = *np.zeros((2, 3)), *np.zeros((2, 3, most), np.int64)
@@ -189,7 +190,8 @@ class Search:
             for each in (at_us, packet, hop):
                 each[part] = each[part][order]
             for row, through in enumerate((None, self.through)):
-                met = crossed(self.seen, self.arrived, self.table.rows[it].gates, through)
+                gates = self.table.rows[it].gates
+                met = crossed(self.seen, self.edges_us, gates, self.came, through)
                 around_us, queued_us = (by * self.seen.rtt_us for by in (AROUND, QUEUED))
                 first_even[row, part] = met.evenly(at_us[part] - around_us)
                 even[row, part] = met.evenly(at_us[part] + around_us)
@@ -202,7 +204,7 @@ class Search:
     def crossed(self, component: int, at_us: FloatArray) -> FloatArray:
         """Return how many packets of data had crossed a component by these times, and arrived."""
         gates = self.table.rows[component].gates
-        return crossed(self.seen, self.arrived, gates).evenly(at_us)
+        return crossed(self.seen, self.edges_us, gates, self.came).evenly(at_us)
 
     # --- one more fault
 
