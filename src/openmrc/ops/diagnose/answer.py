@@ -15,7 +15,7 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
 EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
-PAUSES_MIN = 2  # what comes back so often may come back again
+PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
 TOLD_BY_PORTS = 4  # losses that stand for a port that was down: two links at two moments
 DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
 

@@ -25,10 +25,8 @@ from openmrc.ops.diagnose.missing import Missing, missing
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
-ASTRAY = 0.05  # packets that are missing on a link where nothing is broken
-DAMAGED = 0.05  # packets that arrive damaged where nothing is broken
+ASTRAY = 0.05  # packets missing on a link, or damaged, where nothing is broken: of 20 counts one
 LEAST, MOST = 0.5, 3.0  # times what is expected
-MORE_NATS = 10.0  # by which more is held against faults where nobody knows where it was lost
 MOST_OF = 0.5  # of what a place lost is counted in one way or another
 
 
@@ -176,7 +174,8 @@ class Counters:
         more = counts > near
         n = self.seen.fabric.n_switches
         more[n : n + self.seen.fabric.n_ports] = False  # it is known on which link
-        found[more] = np.maximum(found[more], -MORE_NATS)
+        # Where nobody knows where it was lost, something else lost the rest: one more event.
+        found[more] = np.maximum(found[more], np.log(FLOOR))
         return np.asarray(found)
 
 
@@ -187,7 +186,7 @@ def counters(seen: Observed) -> Counters:
     each = here.inside.sum(axis=0), here.links.sum(axis=0), seen.damaged.sum(axis=0)
     ways = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
     under_way = np.append(ways, np.zeros(2 * fabric.n_ports))
-    spare = np.repeat([SPARE, ASTRAY, DAMAGED], [n, fabric.n_ports, fabric.n_ports])
+    spare = np.repeat([SPARE, ASTRAY], [n, 2 * fabric.n_ports])
     return Counters(seen, np.concatenate(each), np.asarray(spare + under_way, np.float64), here)
 
 

@@ -51,9 +51,9 @@ def _path(
         if well - again > -prior:
             start, came = well - again, over
         fresh, before_it = -prior, -1  # the same after a pause that is longer than a bin
-        if end >= 0 and best - again > -prior:
-            if at_us[k] - at_us[end // 3] >= within_us[end // 3]:
-                fresh, before_it = best - again, end
+        paused = end >= 0 and at_us[k] - at_us[end // 3] >= within_us[end // 3]
+        if paused and best - again > -prior:
+            fresh, before_it = best - again, end
         own = _gain(k, rate, packet, back, gains, through, n_lost, level)
         for i in range(3):
             begin = began[i, k - base - 1] if k > base else base
