@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         "EV probe answered elsewhere",
         "ports",
-        "        plane = int(p.plane)\n        has_evs",
-        "        plane = 1 - int(p.plane)\n        has_evs",
+        "        plane = int(p.plane)\n        chooses",
+        "        plane = 1 - int(p.plane)\n        chooses",
         "an-ev-probe-is-answered-on-its-plane",
     ),
     Mutant(

@@ -24,14 +24,12 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "two_at_once",
         "two_within_a_breath",
         "drained_plane",
-        "flap_and_a_dead_laser",
         "worn_laser",
         "half_a_line_card",
         "dropping_but_healthy",
         "gray_spine",
         "hashed_and_gray",
         "deaf_port_on_plain_ethernet",
-        "dusty_uplinks_and_a_crash_looping_nic",
     ],
 )
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(
