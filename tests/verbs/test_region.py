@@ -44,8 +44,12 @@ def test_threads_that_register_neither_wait_for_ever_nor_take_each_others_place(
         threads = [threading.Thread(target=register, daemon=True) for _ in range(4)]
         for one in threads:
             one.start()
-        while any(one.is_alive() for one in threads):  # both devices have enough to do
+        alive = True
+        while alive:  # both devices have enough to do
+            alive = any(one.is_alive() for one in threads)
             a.qp.post_write(0, source, remote_addr=room.addr, rkey=room.rkey)
-            assert a.cq.wait(1, PATIENCE_S)
-        assert len(set(keys)) == len(keys) == 4 * 4 * TURNS
+            (done,) = a.cq.wait(1, PATIENCE_S)
+            assert done.status.name == "SUCCESS"
+        assert len(keys) == 4 * 4 * TURNS
+        assert len(set(keys)) > len(keys) - 3  # of 2^26, drawn: two of these runs' may be alike
         assert room.buffer == source.buffer
