@@ -921,3 +921,31 @@ def test_row_36_where_no_path_answers_the_oldest_serve_and_the_error_comes() -> 
     pair.drive(errors=True)
     assert pair.error(0) == "retry counter exceeded"
     assert pair.sent["data"] + pair.sent["rtx"] > 1
+
+
+def test_row_36_no_path_serves_unanswered_while_nothing_is_to_be_sent() -> None:
+    """The path that each of many queue pairs asks first is dead, and is asked again before the
+    next: it carries no data later.
+    """
+    pair = Pair(planes=1, evs=2, qps=64, check_paths=True)
+    pair.cut(ev=pair.ev(0, 0))
+    pair.advance(us=20 * pair.rtt / US)
+    assert pair.path_states(0) == "AG"
+    pair.post(20 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] == 0
+
+
+def test_row_36_paths_that_wait_for_the_budget_hold_up_no_path_under_check() -> None:
+    """Half of 64 paths are dead, and the budget is spent: all others are known by the time that
+    their first probes take.
+    """
+    pair = Pair(planes=1, evs=64, qps=8, check_paths=True)
+    for k in range(0, 64, 2):
+        pair.cut(ev=pair.ev(0, k))
+    pair.st.nic[0].probe_tokens_at[probes.OF_PATHS] = 1_000_000 * US
+    pair.st.nic[0].probe_tokens[probes.OF_PATHS] = 0.0
+    gap = int(8 * probes.PROBE_SHARE / float(pair.st.nic[0].probe_rate[probes.OF_PATHS]))
+    pair.advance(us=(64 * gap + 2 * pair.rtt) / US)
+    assert pair.path_states(0) == 32 * "AG"

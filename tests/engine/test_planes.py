@@ -15,6 +15,20 @@ def planes_used(pair: Pair, since: int = 0) -> Counter[int]:
     return Counter(int(x.p.plane) for x in pair.packets("data", "rtx", since=since))
 
 
+def test_row_13_a_new_queue_pair_begins_with_any_plane() -> None:
+    """Else the first packets of an incast meet on one. From there on planes take turns."""
+    pair = Pair(planes=4, evs=8, qps=40)
+    for qp in range(40):
+        pair.post(8 * 4096, qp=qp)
+        pair.drive()
+    begun: Counter[int] = Counter()
+    for q in pair.st.qp[:40]:
+        planes = [int(x.p.plane) for x in pair.packets("data") if x.p.dst_qpn == q.peer_qpn]
+        begun[planes[0]] += 1
+        assert planes == [(planes[0] + k) % 4 for k in range(8)]
+    assert all(5 <= begun[plane] <= 15 for plane in range(4))
+
+
 @long
 def test_row_12_a_plane_that_delivers_nothing_is_silent_within_three_round_trips() -> None:
     pair = Pair(planes=4, evs=8, mpr=1024)

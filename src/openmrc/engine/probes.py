@@ -90,15 +90,22 @@ def send_probe(st, q, ev, asks, now):
 
 @inner
 def _most_overdue(st, q, up):
-    """The ASSUMED_BAD EV, on a plane that is up, whose next probe is due first; -1 if none."""
-    first = -1
-    at = NEVER
+    """The ASSUMED_BAD EVs, on planes that are up, whose next probe is due first: of those under
+    check, and of the others; -1 if none.
+    """
+    unknown = other = -1
+    unknown_at = other_at = NEVER
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
-        if e.state == ASSUMED_BAD and (up >> e.plane) & 1 and st.blame[e.blame].probe_at < at:
-            first = i
-            at = st.blame[e.blame].probe_at
-    return first
+        if e.state != ASSUMED_BAD or (up >> e.plane) & 1 == 0:
+            continue
+        b = st.blame[e.blame]
+        if is_under_check(q, b):
+            if b.probe_at < unknown_at:
+                unknown, unknown_at = i, b.probe_at
+        elif b.probe_at < other_at:
+            other, other_at = i, b.probe_at
+    return unknown, other
 
 
 @inner
@@ -125,22 +132,22 @@ def check_all(st, q, now):
 
 @inner
 def probe_bad_evs(st, q, now):
-    """Probe each ASSUMED_BAD EV that is due, most overdue first; set the next deadline."""
+    """Probe each ASSUMED_BAD EV that is due, most overdue first; set the next deadline. Those under
+    check do not wait for the budget, nor behind others that do.
+    """
     up = rotation.ports_up(st, q)
     while True:
-        i = _most_overdue(st, q, up)
-        if i < 0:
-            q.ev_probe_at = NEVER
-            return
-        b = st.blame[st.ev[q.ev0 + i].blame]
-        if b.probe_at > now:
-            q.ev_probe_at = b.probe_at
-            return
-        if not is_under_check(q, b):
-            wait = take_probe_token(st, q.nic, OF_PATHS, now)
-            if wait > 0:
-                q.ev_probe_at = wait
+        i, other = _most_overdue(st, q, up)
+        unknown_at = st.blame[st.ev[q.ev0 + i].blame].probe_at if i >= 0 else NEVER
+        if unknown_at > now:
+            i = other
+            due = st.blame[st.ev[q.ev0 + i].blame].probe_at if i >= 0 else NEVER
+            if due <= now:
+                due = take_probe_token(st, q.nic, OF_PATHS, now)
+            if due > 0:
+                q.ev_probe_at = min(due, unknown_at)
                 return
+        b = st.blame[st.ev[q.ev0 + i].blame]
         if b.probe_id != NONE:  # the previous question was not answered
             asked = TRIAL if b.probe_id == TRIED else OF_PATH
             account.note(st, q, i, b.probe_at - b.spacing, PROBE_MISSED, asked, now)
@@ -148,7 +155,7 @@ def probe_bad_evs(st, q, now):
                 note_lost(b, int(b.lost))
             b.answers = 0
             b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
-            if q.planes_ok == 0:  # every EV waits for an answer that may never come
+            if q.planes_ok == 0 and q.una < q.seq_end:  # data waits for answers that may never come
                 rotation.refresh_planes(st, q, now)
         ask(q, b, send_probe(st, q, i, OF_PATH, now))
         b.probe_at = now + b.spacing

@@ -189,6 +189,32 @@ def _fill_data(st, q, seq, m, p):
     return last
 
 
+@inlined
+def _note_again(q, seq, p):
+    """Packet `seq` goes out again, as `p`."""
+    p.klass = pk.CLASS_RETRANSMIT
+    p.flag_bits |= pk.RTX | pk.ACK_REQ
+    q.lost_hint = seq + 1
+    q.n_rtx += 1
+
+
+@inlined
+def _note_new(st, q, s, m, seq, p, now):
+    """The next packet of message `m` takes slot `s`, and goes out as `p`."""
+    p.klass = pk.CLASS_DATA
+    s.bytes_nominal = p.payload_len + st.config[0].nominal_overhead
+    q.sent_bytes += int(s.bytes_nominal)
+    s.fate = fate.NONE
+    bits.unmark(st.bits, q.acked0, q.ring_mask, seq)
+    if q.una == q.nxt:
+        loss.first_sent(q, now)
+    if seq == m.first_seq and m.has_imm:
+        q.wimm_open += 1
+    q.nxt += 1
+    if seq == m.first_seq + m.n_packets - 1:
+        q.msg_cur += 1
+
+
 @compiled
 def next_packet(st, q, free_ports, now, p):
     """Write the QP's next packet into record `p`, given the mask of free ports.
@@ -249,23 +275,9 @@ def next_packet(st, q, free_ports, now, p):
     if c.trimming == 0 or q.untrimmable:
         p.flag_bits |= pk.NO_TRIM
     if again:
-        p.klass = pk.CLASS_RETRANSMIT
-        p.flag_bits |= pk.RTX | pk.ACK_REQ
-        q.lost_hint = seq + 1
-        q.n_rtx += 1
+        _note_again(q, seq, p)
     else:
-        p.klass = pk.CLASS_DATA
-        s.bytes_nominal = p.payload_len + c.nominal_overhead
-        q.sent_bytes += int(s.bytes_nominal)
-        s.fate = fate.NONE
-        bits.unmark(st.bits, q.acked0, q.ring_mask, seq)
-        if q.una == q.nxt:
-            loss.first_sent(q, now)
-        if seq == m.first_seq and m.has_imm:
-            q.wimm_open += 1
-        q.nxt += 1
-        if seq == m.first_seq + m.n_packets - 1:
-            q.msg_cur += 1
+        _note_new(st, q, s, m, seq, p, now)
     fate.send(q, s, ev, now)
     if again or q.overdue_at == es.NEVER:
         q.overdue_at = min(q.overdue_at, now + loss.patience(q, 1 if again else 0, now))
