@@ -82,6 +82,27 @@ def test_row_12_backups_are_not_tried_one_by_one_on_a_dead_plane() -> None:
     assert sent[-1] - dead <= 3 * pair.rtt
 
 
+def test_row_12_what_answers_serves_before_what_was_demoted_first() -> None:
+    """Two of four paths are dead; on the others a full queue drops all data for a while, and no
+    probe. Afterwards data flows within a few round trips, not an RTO for each dead path.
+    """
+    pair = Pair(planes=1, evs=4)
+    for k in range(2):
+        pair.cut(ev=pair.ev(0, k))
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.path_states(0) == "AAGG")
+    full = [pair.cut(ev=pair.ev(0, k), kind="payload") for k in (2, 3)]
+    pair.advance(us=6 * pair.rtt / US)
+    for rule in full:
+        pair.heal(rule)
+    before = pair.now
+    delivered = int(pair.q.una)
+    pair.until(lambda: pair.q.una > delivered)
+    assert pair.now - before <= 6 * pair.rtt < pair.rto
+    pair.drive()
+    pair.assert_intact()
+
+
 def test_row_12_at_the_floor_the_oldest_assumed_bad_ev_serves_again() -> None:
     """Seven of eight paths are dead, the eighth delivers within each RTO: never fewer than a
     quarter serve.

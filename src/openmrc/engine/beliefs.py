@@ -113,7 +113,7 @@ def _silence(st, q, plane, payload, now):
 def _keep_floor(st, q, plane, k, now):
     """Row 12, `ev_min_active`: a plane that delivers keeps a part of its EVs in service."""
     if 100 * plane.n_good < plane.keep * plane.n_evs and now - plane.heard_at < q.rto:
-        rotation.recall_oldest_bad(st, q, plane, k, 0, now)
+        rotation.recall_likeliest(st, q, plane, k, 0, now)
 
 
 @inlined
@@ -144,6 +144,7 @@ def on_delivery(st, q, ev, sent_at, nominal, now):
 def _note_passed(st, b, sent_at, nominal):
     """A packet sent on a path since it was last set aside was delivered."""
     if sent_at > b.demoted_at:
+        b.answers = max(b.answers, 0)
         evs.note_passed(b, nominal - int(st.config[0].nominal_overhead))
 
 
@@ -183,7 +184,7 @@ def revive(st, q, ev, event, now):
     """Return an EV from ASSUMED_BAD to service; ANSWER, MARKED_ANSWER or FALSE_ALARM says why."""
     k = int(st.ev[q.ev0 + ev].plane)
     plane = st.plane[q.plane0 + k]
-    if plane.silent or now - plane.heard_at >= q.rto:
+    if not rotation.has_proven(st, q, plane, k) or now - plane.heard_at >= q.rto:
         rotation.heard_again(st, q, plane, k, now)
         plane.losses = 0
         plane.delivered_at = now

@@ -42,6 +42,8 @@ GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
 EV_STATES = {GOOD: "GOOD", SKIP: "SKIP", ASSUMED_BAD: "ASSUMED_BAD", DENIED: "DENIED"}
 
 NEVER_DEMOTED = -NEVER // 2  # in `demoted_at`
+# In `answers`: a probe was missed, or the path was recalled, and it has shown nothing since.
+FAILED = -1
 # What a path was asked, in `probe_id`, if it is not the id of a probe: nothing, to wait for a
 # packet as large as those it lost, or to deliver such a packet (row 11).
 NONE, WANTED, TRIED = -1, -2, -3
@@ -171,7 +173,7 @@ def _turn(st, q, e):
     """An EV enters or leaves ASSUMED_BAD: reset its probing."""
     b = blame_of(st, e)
     ask(q, b, NONE)
-    b.answers = 0
+    b.answers = min(b.answers, 0)
     b.spacing = 2 * q.base_rtt
     b.probe_at = NEVER
 

@@ -22,6 +22,7 @@ from openmrc.engine.ev import (
     ANSWER,
     ASSUMED_BAD,
     CHECK,
+    FAILED,
     FIRST_ANSWER,
     MARKED_ANSWER,
     NEVER_DEMOTED,
@@ -153,7 +154,7 @@ def probe_bad_evs(st, q, now):
             account.note(st, q, i, b.probe_at - b.spacing, PROBE_MISSED, asked, now)
             if b.probe_id == TRIED:
                 note_lost(b, int(b.lost))
-            b.answers = 0
+            b.answers = FAILED
             b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
             if q.planes_ok == 0 and q.una < q.seq_end:  # data waits for answers that may never come
                 rotation.refresh_planes(st, q, now)
@@ -204,6 +205,7 @@ def _let_pass(st, q, ev, sent_at, marked, now):
     note_passed(b, 0)
     if is_narrow(b):  # it carries no data, so what passes there overtakes all (row 7)
         ask(q, b, WANTED)
+        b.answers = max(b.answers, 0)
         b.probe_at = NEVER
         return -NEVER
     _answered(st, q, ev, marked, now)
@@ -249,16 +251,18 @@ def on_trial_answer(st, q, ev, timestamp, marked, now):
 
 @inner
 def _answered(st, q, ev, marked, now):
-    """A path has answered what it was asked: it returns to service after enough answers in a
-    row.
+    """A path has answered what it was asked: it returns to service after enough answers in a row;
+    after one where its plane has no better path.
     """
-    b = st.blame[st.ev[q.ev0 + ev].blame]
+    e = st.ev[q.ev0 + ev]
+    b = st.blame[e.blame]
     ask(q, b, NONE)
-    b.answers += 1
+    b.answers = max(b.answers, 0) + 1
     b.spacing = 2 * q.base_rtt
     needed = 1
-    for _ in range(1, min(int(b.demotions), 4)):
-        needed *= 2
+    if rotation.has_proven(st, q, st.plane[q.plane0 + e.plane], int(e.plane)):
+        for _ in range(1, min(int(b.demotions), 4)):
+            needed *= 2
     if b.answers >= min(needed, ANSWERS_MAX):
         event = MARKED_ANSWER if marked else ANSWER
         beliefs.revive(st, q, ev, FIRST_ANSWER if b.demoted_at == NEVER_DEMOTED else event, now)

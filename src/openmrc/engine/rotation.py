@@ -15,7 +15,9 @@ from openmrc.engine.account import PLANE_BACK
 from openmrc.engine.ev import (
     ASSUMED_BAD,
     DENIED,
+    FAILED,
     GOOD,
+    NEVER_DEMOTED,
     RECALL,
     SKIP,
     TURN,
@@ -141,9 +143,7 @@ def refresh_planes(st, q, now):
         if (up >> k) & 1 and plane.silent == 0 and plane.n_active > 0:
             ok |= 1 << k
     if ok == 0:
-        ok = _recall_all(st, q, up, int(q.epoch > 0), now)
-        if ok == 0:
-            ok = _recall_all(st, q, up, 1, now)
+        ok = _recall_all(st, q, up, now)
     heard = ok & ~st.nic[q.nic].silent_mask
     if heard != 0:
         ok = heard
@@ -155,16 +155,14 @@ def refresh_planes(st, q, now):
 
 
 @inner
-def _recall_all(st, q, up, narrow, now):
-    """Row 12: where every plane is silent, the oldest ASSUMED_BAD EV of each serves; those that are
-    too narrow only if `narrow`. Returns the mask of planes that have one.
+def _recall_all(st, q, up, now):
+    """Row 12: where every plane is silent, the likeliest ASSUMED_BAD EV of each serves. Returns the
+    mask of planes that have one.
     """
     ok = 0
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]
-        if (up >> k) & 1 and (
-            plane.n_active > 0 or recall_oldest_bad(st, q, plane, k, narrow, now)
-        ):
+        if (up >> k) & 1 and (plane.n_active > 0 or recall_likeliest(st, q, plane, k, 1, now)):
             heard_again(st, q, plane, k, now)
             plane.losses = 0
             ok |= 1 << k
@@ -451,19 +449,42 @@ def heard_again(st, q, plane, k, now):
 
 
 @inner
-def recall_oldest_bad(st, q, plane, k, narrow, now):
-    """Row 12: at the floor the EV that was demoted longest ago returns to service, of all or of
-    those that are not too `narrow`; False if there is none.
+def has_proven(st, q, plane, k):
+    """Whether a plane has an EV in service that was not just recalled for want of a better one."""
+    for i in range(plane.n_active):
+        e = st.ev[q.ev0 + st.order[q.order0 + k * q.order_len + i]]
+        if st.blame[e.blame].answers != FAILED:
+            return True
+    return False
+
+
+@inner
+def recall_likeliest(st, q, plane, k, narrow, now):
+    """Row 12: at the floor an ASSUMED_BAD EV returns to service, of all or of those that are not
+    too `narrow`: the one with the most answers since it was demoted, and one that failed since only
+    if all did. An answer says nothing for a path that is too narrow. Of equals the one that was
+    demoted longest ago, if ever. False if there is none.
     """
-    oldest = -1
+    likeliest = -1
+    most = 2 * FAILED - 2
     since = NEVER
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
         b = st.blame[e.blame]
-        if e.state == ASSUMED_BAD and b.demoted_at < since and (narrow or not is_narrow(b)):
-            oldest = plane.ev0 + i
-            since = b.demoted_at
-    return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL, now)
+        if e.state != ASSUMED_BAD or (is_narrow(b) and not narrow):
+            continue
+        known = 2 * int(b.answers)
+        if is_narrow(b):
+            known = min(known, 0) - 1
+        at = b.demoted_at if b.demoted_at != NEVER_DEMOTED else now
+        if known > most or (known == most and at < since):
+            likeliest = plane.ev0 + i
+            most = known
+            since = at
+    if likeliest < 0 or not restore(st, q, plane, k, likeliest, RECALL, now):
+        return False
+    st.blame[st.ev[q.ev0 + likeliest].blame].answers = FAILED  # until it delivers
+    return True
 
 
 # --- other choices of paths
