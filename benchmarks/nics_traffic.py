@@ -422,18 +422,22 @@ def latency(bench: Traffic, blocks: int) -> None:
             took_s += (time.monotonic() - began) * (what == CHANGES)
             done, used_ns = bench.ask("beside", ALONE)
             n, cpu_ns = n + done, cpu_ns + used_ns
+    p99 = {what: np.array([np.percentile(one, 99) for one in own]) for what, own in found.items()}
     for what, words_ in (
         (ALONE, "alone"),
         (CHANGES, f"at {n / took_s:.0f} changes a second of {cpu_ns / n / 1e3:.0f} us"),
         (BURNS, "while another thread uses as much processor time"),
     ):
         p50_us, p99_us = np.percentile(np.concatenate(found[what]), [50, 99]) / 1e3
-        ratios = [
-            np.percentile(b, 99) / np.percentile(a, 99)
-            for a, b in zip(found[ALONE], found[what], strict=True)
-        ]
-        print(f"{SMALL} B {words_}: median {p50_us:.0f} us, p99 {p99_us:.0f} us", end="; ")
-        print(f"p99 of blocks by that beside it, in the median {np.median(ratios):.2f}")
+        print(f"{SMALL} B {words_}: median {p50_us:.0f} us, p99 {p99_us:.0f} us")
+    for what, beside, words_ in (
+        (CHANGES, ALONE, "changes by alone"),
+        (BURNS, ALONE, "processor time by alone"),
+        (CHANGES, BURNS, "changes by as much processor time"),
+    ):
+        ratios = np.sort(p99[what] / p99[beside])
+        low, middle, high = np.percentile(ratios, [25, 50, 75])
+        print(f"p99 of {blocks} pairs of blocks, {words_}: {middle:.2f} ({low:.2f} to {high:.2f})")
 
 
 def main() -> int:
