@@ -105,7 +105,8 @@ static void drop(void *state)
 	if (forked || !Py_IsInitialized())
 		return;
 	PyEval_RestoreThread(state);
-	PyGILState_Release(PyGILState_UNLOCKED);
+	PyThreadState_Clear(state); /* by name: at its end a thread has lost its own */
+	PyThreadState_DeleteCurrent();
 }
 
 static void keep(void)
