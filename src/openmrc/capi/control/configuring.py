@@ -84,7 +84,7 @@ class Configuring:
         """The queue pairs that obey a profile."""
         name = "ev_profile_id" if isinstance(one, EvProfile) else "cc_profile_id"
         for qp in self._library.queue_pairs():
-            if int(qp.mrc["profile"][name]) == one.number and qp.has_profiles:
+            if qp.profiles.get(name) == one.number:
                 yield qp.pair
 
     def _privileged(self, context: int) -> tuple[Nic, Live]:
