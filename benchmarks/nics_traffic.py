@@ -216,6 +216,12 @@ class Sender:
         [pair] = [one for one in self.there.device.queue_pairs if one.qp_num == qpn]
         return {f"{one['plane']} {one['ev']}": one["packets"] for one in pair.evs()}
 
+    def carried(self, ev: str) -> int:
+        """How many packets of all queue pairs an EV has carried."""
+        pairs = self.there.device.queue_pairs
+        found = (one for pair in pairs for one in pair.evs())
+        return sum(one["packets"] for one in found if f"{one['plane']} {one['ev']}" == ev)
+
     def denied(self) -> list[str]:
         """The EVs that are DENIED."""
         return [
@@ -374,7 +380,7 @@ def tell(bench: Traffic, n_trials: int, seed: int) -> None:
     time.sleep(SETTLE_S)
     print(f"named while all is well: {bench.rows('SELECT place FROM place') or 'nothing'}")
     print(f"healthy: {bench.seen()}")
-    denied_ms, used, back = list[float](), list[int](), list[int]()
+    denied_ms, used, still, back = list[float](), list[int](), list[int](), list[int]()
 
     def one(where: str) -> tuple[float | None, list[str]]:
         _, plane, _, up = where.split()
@@ -385,9 +391,11 @@ def tell(bench: Traffic, n_trials: int, seed: int) -> None:
             nonlocal later
             wait_for(lambda: bench.ask("denied") == [own])
             denied_ms.append(1e3 * (time.monotonic() - began))
+            before = bench.ask("carried", own)
             later = bench.ask("new")
             bench.ask("write", later, LARGE, PROOF)
             used.append(bench.ask("packets", later)[own])
+            still.append(bench.ask("carried", own) - before)
 
         found = trial(bench, where, meanwhile)
         wait_for(lambda: not bench.ask("denied"))
@@ -398,7 +406,8 @@ def tell(bench: Traffic, n_trials: int, seed: int) -> None:
     trials(bench, n_trials, seed, one)
     print(f"its EV alone is DENIED after {max(denied_ms):.0f} ms at most", end="; ")
     print(f"the transfer went on: {bench.seen()}")
-    print(f"of the next queue pair {sum(used)} packets in {len(used)} trials took it; ", end="")
+    print(f"of the next queue pair {sum(used)} packets in {len(used)} trials took it, ", end="")
+    print(f"of all {sum(still)}; ", end="")
     print(f"healed, at least {min(back)} in each, of some {PROOF * LARGE // 4096}")
     bench.controller.kill()
     bench.controller.wait()
@@ -454,7 +463,9 @@ def main() -> int:
         on_host(arguments.host, PROFILE, sys.stdout)
         return 0
     kind: type[Traffic] = Traffic
-    if arguments.perftest and arguments.shim:
+    if bool(arguments.perftest) != bool(arguments.shim):
+        parser.error("--perftest and --shim: both or none")
+    if arguments.perftest:
         kind, arguments.only = Perftest, "story"
         kind.perftest, kind.shim = arguments.perftest.resolve(), arguments.shim.resolve()
 
