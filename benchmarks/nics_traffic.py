@@ -64,15 +64,18 @@ PROGRAM = Path(__file__).with_suffix(".c")
 PATIENCE_S = 60.0
 WRITE_BW = f"-d mrc0 -x 0 -m 4096 -s {LARGE} -F --run_infinitely -D 1"
 ANSWERS = 3  # where a process of perftest answers
-SERVES_S = 15  # until a server of perftest listens
+LISTENS = re.compile(r":4853 \S+ 0A ")  # perftest's port, 18515, in /proc/net/tcp
 # Python imports a module of this name when libmrc starts it in the process of a program.
+# It waits for libmrc: two threads that import the same modules would meet half-way.
 INSIDE = """\
-import threading
+import ctypes, os, threading
 from pathlib import Path
 
-threading.Thread(
-    target=lambda: __import__("nics_traffic").inside(Path({directory!r})), daemon=True
-).start()
+def begin():
+    ctypes.CDLL(os.environ["VMRC_LIBMRC_SO"]).openmrc_absent()
+    __import__("nics_traffic").inside(Path({directory!r}))
+
+threading.Thread(target=begin, daemon=True).start()
 """
 
 
@@ -345,7 +348,7 @@ class Perftest(Traffic):
     def program(self, nic: int) -> list[str]:
         server = self.lab.environment(range(self.fabric.n_nics), TO)["OPENMRC_HOSTS"].split(",")[TO]
         more = f"exec stdbuf -oL {self.perftest} {WRITE_BW}"
-        more = more if nic == TO else f"sleep {SERVES_S}; {more} {server}"
+        more = more if nic == TO else f"{more} {server}"
         return ["sh", "-c", f"exec {ANSWERS}>&1 >{self.scenario.parent / f'perftest{nic}'}; {more}"]
 
     def variables(self) -> dict[str, str]:
@@ -358,6 +361,17 @@ class Perftest(Traffic):
             "VMRC_LIBMRC_SO": str(directory / build.LIBMRC),
             "VMRC_LIBIBVERBS_SO": str(directory / build.LIBIBVERBS),
         }
+
+    def start_agent(self, nic: int) -> None:
+        if nic != FROM:
+            super().start_agent(nic)
+        if nic == TO:
+            wait_for(self._listens)
+            super().start_agent(FROM)
+
+    def _listens(self) -> bool:
+        net = Path(f"/proc/{self.agents[TO].pid}/net")
+        return any(LISTENS.search((net / name).read_text()) for name in ("tcp", "tcp6"))
 
     def begin(self) -> None:
         wait_for(self._rates)
