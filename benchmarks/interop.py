@@ -90,14 +90,24 @@ def compiled(out: Path, libraries: Path, sources: list[Path], includes: list[Pat
 
 # OCP's pages for controllers, with what must be put in place of a page's own words so that it can
 # run in a lab at all: a misspelt name, a variable that is read before it is set, addresses, and
-# EVs that name paths. Where a page does not compile against OCP's header, the compiler's first
-# complaint is shown.
+# EVs that name paths; and the names of today's `mrc_ctl.h`, where a page has those of January 2026.
 FROM, TO = 0, 7
 FABRIC = multiplane(8, 4, 200_000_000, 4, 2, 0, 0)  # of `LAB`
 ON_A_PC = [
     f"{int.from_bytes(FABRIC.ev_of_path(FROM, TO, 0, i).to_bytes(4, 'big'), 'little'):#010x}"
     for i in range(2)
 ]
+ONE_ENTRY = ".ev_op.entry_count = 1, .ev_op.entries = &(struct mrc_ctl_ev_op_entry){ .ev"
+FIELDS = "MRC_CTL_EV_PROFILE_EV_FIELDS_OP"
+SINCE_JANUARY = (
+    (".fmt_fields.fmt_field", ".fmt_field"),
+    (".ev_op.modify_ev_state.ev", ONE_ENTRY),
+    (".ev_op.modify_ev_state.state = MRC_CTL_EV_DENIED", ".state = MRC_CTL_EV_DENIED }"),
+    (".ev_op.query_ev_array.ev", ".ev_op.entry_count = ev_count, .ev_op.entries"),
+    ("struct mrc_ctl_ev *ev_array", "struct mrc_ctl_ev_op_entry *ev_array"),
+    ("ev_array[i]", "ev_array[i].ev"),
+    ("ev_profile_attr.ev_count", "ev_count"),  # it is overwritten before it is read
+)
 PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "mrc_ctl_ev_events": (
         ("int i, num_events", "int i = 0, num_events"),
@@ -111,18 +121,38 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("0x87654321", ON_A_PC[1]),
         ("ep_reqs, 2, 2000000,", "ep_reqs, 2, 200000000,"),  # ns: a lab's hosts share two cores
     ),
-    "mrc_ctl_exp_ev": (),
-    "mrc_ctl_gen_ev": (),
+    "mrc_ctl_exp_ev": (
+        *SINCE_JANUARY,
+        (".ev_op.replace_ev.cur_ev", ONE_ENTRY),
+        (".ev_op.replace_ev.new_ev", ".ev_new"),
+        (".ev_op.replace_ev.all_copies = 0", ".state = MRC_CTL_EV_GOOD }"),
+    ),
+    "mrc_ctl_gen_ev": (
+        *SINCE_JANUARY,
+        (".ev_op.fields.", ".ev_fields_op."),
+        (".ev_op.op = MRC_CTL_EV_OP_MODIFY_F", ".ev_fields_op.op = MRC_CTL_EV_FIELDS_OP_MODIFY_F"),
+        (".ev_op.op = MRC_CTL_EV_OP_QUERY_F", ".ev_fields_op.op = MRC_CTL_EV_FIELDS_OP_QUERY_F"),
+        ("EVENT_MASK |\n             MRC_CTL_EV_PROFILE_EV_OP", f"EVENT_MASK | {FIELDS}"),
+        (
+            "query_field_count,\n};\n\nattr_mask = MRC_CTL_EV_PROFILE_EV_OP",
+            f"query_field_count,\n}};\n\nattr_mask = {FIELDS}",
+        ),
+        ("field_cound", "field_count"),
+        ("free(ev_array)", "(void)ev_array"),  # twice, and read after it
+    ),
 }
+NOT_HERE = "\n## Working with SRv6"  # a format that the device does not offer
 
 
 def pages(libraries: Path, checkout: Path, includes: list[Path]) -> None:
-    """The code of OCP's pages for controllers."""
+    """The code of OCP's pages for controllers, as far as formats that the device offers go."""
     for name, changes in PAGES.items():
-        text = (checkout / f"examples/{name}.md").read_text()
+        text, _, left = (checkout / f"examples/{name}.md").read_text().partition(NOT_HERE)
         blocks = re.findall(r"^```c\n(.*?)^```", text, re.M | re.S)
-        code = "\n".join(blocks)
+        code = "".join(f"{{\n{block}" for block in blocks) + "}" * len(blocks)  # names come again
         for old, new in changes:
+            if old not in code:
+                raise SystemExit(f"{name}.md: no {old!r}")
             code = code.replace(old, new)
         page, out = libraries / f"{name}.inc", libraries / name
         page.write_text(code)
@@ -136,11 +166,13 @@ def pages(libraries: Path, checkout: Path, includes: list[Path]) -> None:
             print(f"{name}.md: {len(wrong)} errors against OCP's own header, as: {wrong[0]}")
             continue
         said = between_two_hosts(str(out), "", "", False)
-        shown = len(re.findall(r"^h0\| Probe Response:", said, re.M))
-        edited = f" with {len(changes)} changes" if changes else ", unmodified"
-        print(
-            f"{name}.md{edited}: runs to its end" + (f", {shown} probes answered" if shown else "")
-        )
+        shown = len(re.findall(r"^h0\| (?:Probe Response:|EV\[)", said, re.M))
+        ended = re.findall(r"^h0\| page ended at line (\d+)", said, re.M)
+        if ended != ["0"]:
+            raise SystemExit(said)
+        where = "to the part on SRv6" if left else "to its end"
+        print(f"{name}.md with {len(changes)} changes runs {where}", end="")
+        print(f", and shows {shown} EVs or answers")
 
 
 def expansion(libraries: Path, checkout: Path) -> None:

@@ -1,6 +1,7 @@
 """A transfer over libmrc: a T1 falls silent, is named and denied by MRC's C API, and is healed.
 
     .venv/bin/python benchmarks/nics_traffic.py [--blocks N] [--trials N] [--seed N]
+    .venv/bin/python benchmarks/nics_traffic.py --perftest FILE --shim FILE [--trials N] [--seed N]
 
 The lab of `nics.py`. On two hosts of it this program controls the NIC, as `mrc ops nic` does, and
 in the same process a program in C (`nics_traffic.c`) writes from one to the other, by queue pairs
@@ -12,6 +13,10 @@ that name the EV profile of the controller. Printed is what the story says:
   the sender denied its EV and no other, whether the next queue pair used it, whether that one used
   it again once it was healed; and what the running transfer noticed;
 - the controller is killed: the transfer goes on, as fast as before.
+
+With `--perftest` and `--shim` (`interop.py` says what these are) the running transfer is that of
+`ib_write_bw`. This program is then a thread of perftest's processes, and controls profile 0, which
+queue pairs use that know nothing of profiles.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -56,6 +62,21 @@ CHANGES_PER_S = 1000
 ALONE, CHANGES, BURNS = range(3)  # what goes on beside small writes
 PROGRAM = Path(__file__).with_suffix(".c")
 PATIENCE_S = 60.0
+WRITE_BW = f"-d mrc0 -x 0 -m 4096 -s {LARGE} -F --run_infinitely -D 1"
+ANSWERS = 3  # where a process of perftest answers
+LISTENS = re.compile(r":4853 \S+ 0A ")  # perftest's port, 18515, in /proc/net/tcp
+# Python imports a module of this name when libmrc starts it in the process of a program.
+# It waits for libmrc: two threads that import the same modules would meet half-way.
+INSIDE = """\
+import ctypes, os, threading
+from pathlib import Path
+
+def begin():
+    ctypes.CDLL(os.environ["VMRC_LIBMRC_SO"]).openmrc_absent()
+    __import__("nics_traffic").inside(Path({directory!r}))
+
+threading.Thread(target=begin, daemon=True).start()
+"""
 
 
 class Peer(ctypes.Structure):
@@ -92,7 +113,7 @@ def wait_for(what: Callable[[], Any]) -> Any:
 class Host:
     """A NIC with its agent, and the queue pairs of this process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, profile: int) -> None:
         self.directory = directory
         about = hostfile.read(None)
         _, fabric = hostfile.section(about, None)
@@ -100,7 +121,7 @@ class Host:
         self.nic, self.api = int(about["nic"]), Library(directory / build.LIBMRC)
         gids = [addresses.ipv6(nic, 0).packed for nic in range(fabric.n_nics)]
         self.agent = NicAgent(
-            self.api, schedule, self.nic, gids, say, lambda: time.monotonic_ns() * NS
+            self.api, schedule, self.nic, gids, say, lambda: time.monotonic_ns() * NS, profile
         )
         self.agent.start()
         secret = hostfile.secret(None)
@@ -124,11 +145,11 @@ class Host:
         return None
 
 
-def receive(there: Host) -> None:
+def receive(there: Host, told: Any) -> None:
     """Accept every queue pair that the sender makes."""
     memory = there.device.reg_mr(bytearray(ROOM))
     cq = there.device.create_cq()
-    print(json.dumps("ready"), flush=True)
+    print(json.dumps("ready"), file=told, flush=True)
     for number in range(1 << 30):
         while not (there.directory / f"{number}.from").exists():
             time.sleep(0.01)
@@ -159,7 +180,7 @@ class Sender:
         gid = (ctypes.c_uint8 * 16)(*addresses.ipv6(TO, 0).packed)
         peer = Peer(about["qp_num"], about["psn"], rkey, own.psn, address, gid)
         code = self.c.transfer_meet(
-            ctypes.c_void_p(pair), ctypes.byref(peer), ctypes.c_uint64(PROFILE)
+            ctypes.c_void_p(pair), ctypes.byref(peer), ctypes.c_uint64(self.there.agent.profile)
         )
         if code:
             raise SystemExit(f"transfer_meet: {os.strerror(code)}")
@@ -198,6 +219,12 @@ class Sender:
         [pair] = [one for one in self.there.device.queue_pairs if one.qp_num == qpn]
         return {f"{one['plane']} {one['ev']}": one["packets"] for one in pair.evs()}
 
+    def carried(self, ev: str) -> int:
+        """How many packets of all queue pairs an EV has carried."""
+        pairs = self.there.device.queue_pairs
+        found = (one for pair in pairs for one in pair.evs())
+        return sum(one["packets"] for one in found if f"{one['plane']} {one['ev']}" == ev)
+
     def denied(self) -> list[str]:
         """The EVs that are DENIED."""
         return [
@@ -219,22 +246,30 @@ class Sender:
     def _work_beside(self) -> None:
         pair, own = self.c.transfer_new(ROOM), self.there.agent.evs[-1]
         code = self.c.transfer_beside(
-            ctypes.c_void_p(pair), ctypes.c_uint64(PROFILE), own.value, own.port,
+            ctypes.c_void_p(pair), ctypes.c_uint64(self.there.agent.profile), own.value, own.port,
             10**9 // CHANGES_PER_S, ctypes.byref(self._beside),
         )  # fmt: skip
         raise SystemExit(f"transfer_beside: {os.strerror(code)}")
 
 
-def on_host(directory: Path) -> None:
+def on_host(directory: Path, profile: int, told: Any) -> None:
     """Receive, or obey commands, a line each."""
-    there = Host(directory)
+    there = Host(directory, profile)
     if there.nic == TO:
-        receive(there)
+        receive(there, told)
     sender = Sender(there)
-    print(json.dumps("ready"), flush=True)
+    print(json.dumps("ready"), file=told, flush=True)
     for line in sys.stdin:
         name, *given = json.loads(line)
-        print(json.dumps(getattr(sender, name)(*given)), flush=True)
+        print(json.dumps(getattr(sender, name)(*given)), file=told, flush=True)
+
+
+def inside(directory: Path) -> None:
+    """`on_host` in a process of perftest, which has its standard output; it ends with us."""
+    try:
+        on_host(directory, 0, os.fdopen(ANSWERS, "w"))
+    finally:
+        os._exit(1)
 
 
 # --- beside the lab
@@ -242,6 +277,8 @@ def on_host(directory: Path) -> None:
 
 class Traffic(Nics):
     """The agents of two NICs are this program."""
+
+    since = 0.0  # of what the transfer was last asked
 
     @staticmethod
     def build(directory: Path) -> None:
@@ -258,13 +295,21 @@ class Traffic(Nics):
         every = range(self.fabric.n_nics)
         with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
             self.agents[nic] = subprocess.Popen(
-                [sys.executable, __file__, "--host", str(self.scenario.parent)],
-                env={**os.environ, **self.lab.environment(every, nic)},
+                self.program(nic),
+                env={**os.environ, **self.lab.environment(every, nic), **self.variables()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.log,
                 text=True,
             )
+
+    def program(self, nic: int) -> list[str]:
+        """The process on a host."""
+        return [sys.executable, __file__, "--host", str(self.scenario.parent)]
+
+    def variables(self) -> dict[str, str]:
+        """Of its environment."""
+        return {}
 
     def ask(self, *words_: Any) -> Any:
         """What the sender answers to a command."""
@@ -274,15 +319,82 @@ class Traffic(Nics):
             at.stdin.flush()
         return json.loads(at.stdout.readline())
 
+    def begin(self) -> None:
+        """Let a transfer run."""
+        self.ask("flow", self.ask("new"))
+        time.sleep(SETTLE_S)
+        self.seen()
+
+    def seen(self) -> str:
+        """What it did since the last call."""
+        (writes, longest_ms), began = self.ask("seen"), self.since
+        self.since = time.monotonic()
+        rate = writes / (self.since - began)
+        return f"{rate:.0f} writes of 16 KiB a second, of at most {longest_ms:.0f} ms"
+
+
+class Perftest(Traffic):
+    """The transfer is that of `ib_write_bw`."""
+
+    perftest, shim = Path(), Path()
+
+    def __init__(self, lab: Any, directory: Path, scenario: Path) -> None:
+        inside_ = directory / "inside"
+        inside_.mkdir()
+        (inside_ / "sitecustomize.py").write_text(INSIDE.format(directory=str(directory)))
+        self.rows_read = 0
+        super().__init__(lab, directory, scenario)
+
+    def program(self, nic: int) -> list[str]:
+        server = self.lab.environment(range(self.fabric.n_nics), TO)["OPENMRC_HOSTS"].split(",")[TO]
+        more = f"exec stdbuf -oL {self.perftest} {WRITE_BW}"
+        more = more if nic == TO else f"{more} {server}"
+        return ["sh", "-c", f"exec {ANSWERS}>&1 >{self.scenario.parent / f'perftest{nic}'}; {more}"]
+
+    def variables(self) -> dict[str, str]:
+        directory = self.scenario.parent
+        path = [str(directory / "inside"), str(Path(__file__).parent), *filter(None, sys.path)]
+        return {
+            "PYTHONPATH": os.pathsep.join(path),
+            "LD_PRELOAD": str(self.shim),
+            "LD_LIBRARY_PATH": str(directory),
+            "VMRC_LIBMRC_SO": str(directory / build.LIBMRC),
+            "VMRC_LIBIBVERBS_SO": str(directory / build.LIBIBVERBS),
+        }
+
+    def start_agent(self, nic: int) -> None:
+        if nic != FROM:
+            super().start_agent(nic)
+        if nic == TO:
+            wait_for(self._listens)
+            super().start_agent(FROM)
+
+    def _listens(self) -> bool:
+        net = Path(f"/proc/{self.agents[TO].pid}/net")
+        return any(LISTENS.search((net / name).read_text()) for name in ("tcp", "tcp6"))
+
+    def begin(self) -> None:
+        wait_for(self._rates)
+
+    def seen(self) -> str:
+        rates = self._rates()
+        low, high = min(rates, default=0), max(rates, default=0)
+        return f"ib_write_bw in {len(rates)} seconds that it tells: {low} to {high} MiB/s"
+
+    def _rates(self) -> list[float]:
+        """MiB/s of each second since the last call."""
+        said = (self.scenario.parent / f"perftest{FROM}").read_text()
+        rates = [float(one) for one in re.findall(rf"^ *{LARGE} +\d+ +\S+ +(\S+)", said, re.M)]
+        new, self.rows_read = rates[self.rows_read :], len(rates)
+        return new
+
 
 def tell(bench: Traffic, n_trials: int, seed: int) -> None:
-    bench.ask("flow", bench.ask("new"))
-    time.sleep(SETTLE_S)
-    bench.ask("seen")
+    bench.begin()
     time.sleep(SETTLE_S)
     print(f"named while all is well: {bench.rows('SELECT place FROM place') or 'nothing'}")
-    _show("healthy", *bench.ask("seen"))
-    denied_ms, used, back = list[float](), list[int](), list[int]()
+    print(f"healthy: {bench.seen()}")
+    denied_ms, used, still, back = list[float](), list[int](), list[int](), list[int]()
 
     def one(where: str) -> tuple[float | None, list[str]]:
         _, plane, _, up = where.split()
@@ -293,9 +405,11 @@ def tell(bench: Traffic, n_trials: int, seed: int) -> None:
             nonlocal later
             wait_for(lambda: bench.ask("denied") == [own])
             denied_ms.append(1e3 * (time.monotonic() - began))
+            before = bench.ask("carried", own)
             later = bench.ask("new")
             bench.ask("write", later, LARGE, PROOF)
             used.append(bench.ask("packets", later)[own])
+            still.append(bench.ask("carried", own) - before)
 
         found = trial(bench, where, meanwhile)
         wait_for(lambda: not bench.ask("denied"))
@@ -304,20 +418,16 @@ def tell(bench: Traffic, n_trials: int, seed: int) -> None:
         return found
 
     trials(bench, n_trials, seed, one)
-    _, longest_ms = bench.ask("seen")
     print(f"its EV alone is DENIED after {max(denied_ms):.0f} ms at most", end="; ")
-    print(f"the transfer went on, with writes of {longest_ms:.0f} ms at most")
-    print(f"of the next queue pair {sum(used)} packets in {len(used)} trials took it; ", end="")
+    print(f"the transfer went on: {bench.seen()}")
+    print(f"of the next queue pair {sum(used)} packets in {len(used)} trials took it, ", end="")
+    print(f"of all {sum(still)}; ", end="")
     print(f"healed, at least {min(back)} in each, of some {PROOF * LARGE // 4096}")
     bench.controller.kill()
     bench.controller.wait()
-    bench.ask("seen")
-    time.sleep(SETTLE_S)
-    _show("controller killed", *bench.ask("seen"))
-
-
-def _show(when: str, writes: int, longest_ms: float) -> None:
-    print(f"{when}: {writes / SETTLE_S:.0f} writes of 16 KiB a second, at most {longest_ms:.0f} ms")
+    bench.seen()
+    time.sleep(2 * SETTLE_S)
+    print(f"controller killed: {bench.seen()}")
 
 
 def latency(bench: Traffic, blocks: int) -> None:
@@ -335,18 +445,22 @@ def latency(bench: Traffic, blocks: int) -> None:
             took_s += (time.monotonic() - began) * (what == CHANGES)
             done, used_ns = bench.ask("beside", ALONE)
             n, cpu_ns = n + done, cpu_ns + used_ns
+    p99 = {what: np.array([np.percentile(one, 99) for one in own]) for what, own in found.items()}
     for what, words_ in (
         (ALONE, "alone"),
         (CHANGES, f"at {n / took_s:.0f} changes a second of {cpu_ns / n / 1e3:.0f} us"),
         (BURNS, "while another thread uses as much processor time"),
     ):
         p50_us, p99_us = np.percentile(np.concatenate(found[what]), [50, 99]) / 1e3
-        ratios = [
-            np.percentile(b, 99) / np.percentile(a, 99)
-            for a, b in zip(found[ALONE], found[what], strict=True)
-        ]
-        print(f"{SMALL} B {words_}: median {p50_us:.0f} us, p99 {p99_us:.0f} us", end="; ")
-        print(f"p99 of blocks by that beside it, in the median {np.median(ratios):.2f}")
+        print(f"{SMALL} B {words_}: median {p50_us:.0f} us, p99 {p99_us:.0f} us")
+    for what, beside, words_ in (
+        (CHANGES, ALONE, "changes by alone"),
+        (BURNS, ALONE, "processor time by alone"),
+        (CHANGES, BURNS, "changes by as much processor time"),
+    ):
+        ratios = np.sort(p99[what] / p99[beside])
+        low, middle, high = np.percentile(ratios, [25, 50, 75])
+        print(f"p99 of {blocks} pairs of blocks, {words_}: {middle:.2f} ({low:.2f} to {high:.2f})")
 
 
 def main() -> int:
@@ -355,11 +469,19 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=["story", "latency"], help="one part")
+    for name in ("perftest", "shim"):
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help="for the story alone")
     parser.add_argument("--host", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.host:
-        on_host(arguments.host)
+        on_host(arguments.host, PROFILE, sys.stdout)
         return 0
+    kind: type[Traffic] = Traffic
+    if bool(arguments.perftest) != bool(arguments.shim):
+        parser.error("--perftest and --shim: both or none")
+    if arguments.perftest:
+        kind, arguments.only = Perftest, "story"
+        kind.perftest, kind.shim = arguments.perftest.resolve(), arguments.shim.resolve()
 
     def work(bench: Traffic) -> None:
         bench.ask()  # it is ready
@@ -368,7 +490,7 @@ def main() -> int:
         if arguments.only != "latency":
             tell(bench, arguments.trials, arguments.seed)
 
-    return in_lab(Traffic, work)
+    return in_lab(kind, work)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class Qp:
     said: Any  # ibv_qp_attr
     mrc: Any  # mrc_qp_attr
     step: QpState = QpState.RESET  # the state that its caller has set
-    has_profiles: bool = False  # from INIT on
+    profiles: dict[str, int] = field(default_factory=dict)  # by the names of both, from INIT on
 
     @property
     def state(self) -> QpState:
@@ -163,7 +163,7 @@ class Library:
         """The EV profile of the queue pair with this number."""
         for qp in self._qps.values():
             if qp.pair.qp_num == qp_num:
-                return int(qp.mrc["profile"]["ev_profile_id"])
+                return qp.profiles.get("ev_profile_id")
         return None
 
     def hear(self, nic: Nic, event: AsyncEvent) -> None:
@@ -570,7 +570,7 @@ class Library:
         one.pair.modify(QpState.INIT)
         for name, value in profiles.items():
             one.mrc["profile"][name] = value
-        one.has_profiles = True
+        one.profiles = profiles
 
     def _ready(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
         if not int(v["ah_attr"]["is_global"]):
@@ -600,12 +600,7 @@ class Library:
             trim_nack=trims,
             dynamic_mpr=bool(cap & NUMBERS["MRC_QP_CAP_DYNAMIC_MPR"]),
         )
-        profiles = one.mrc["profile"]
-        one.pair.begin_with(
-            *self.controller.given(
-                nic, int(profiles["ev_profile_id"]), int(profiles["cc_profile_id"])
-            )
-        )
+        one.pair.begin_with(*self.controller.given(nic, *one.profiles.values()))
         one.pair.connect(remote)
         kept["cap"] = cap
 

@@ -72,7 +72,7 @@ class QueuePair:
     @property
     def state(self) -> QpState:
         """The state of the queue pair (MRC 1.7)."""
-        return QpState(int(self._q.state))
+        return QpState(self._state[0])
 
     @property
     def peer(self) -> int:

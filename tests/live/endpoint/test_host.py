@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from openmrc.engine import ev, place
+from openmrc.fabric.model import BoolArray, IntArray
 from openmrc.jit import interpreted
 from openmrc.units import MS
 from tests.live.endpoint.stage import HIDDEN, KNOWN, Stage
+from tests.live.two import End, connected
 
 ROOT = Path(__file__).parents[3]
 # In a process of its own: in this one other tests have loaded everything.
@@ -83,3 +87,38 @@ def test_a_loop_need_not_load_code_in_the_middle_of_traffic() -> None:
         [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["[1, 1, 1, 1]", "[1, 1, 1, 1]"]
+
+
+def first_ev(a: End) -> tuple[tuple[int, int], int]:
+    """The first EV of a queue pair, and its state."""
+    st = a.device._host.st
+    one = st.ev[place.evs(st.qp[a.qp.index])][0]
+    return (int(one.value), int(one.plane)), int(one.state)
+
+
+def test_a_controllers_word_waits_for_the_round_that_runs() -> None:
+    with connected() as (a, _):
+        host, (key, state) = a.device._host, first_ev(a)
+        host._enter.call()
+        assert host._declare.call(a.qp.index, *key, ev.DENIED, False) == 0
+        assert first_ev(a) == (key, state)
+        host._leave.call()
+        host.declare(a.qp.index, {key: ev.DENIED})
+        assert first_ev(a) == (key, ev.DENIED)
+
+
+def test_a_denylist_that_comes_meanwhile_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected() as (a, _):
+        host, (key, _), asked = a.device._host, first_ev(a), list[int]()
+        monkeypatch.setattr(host, "_denied", np.zeros(1, np.int64))
+
+        def listed(remote: int, evs: IntArray) -> BoolArray:
+            asked.append(remote)
+            if len(asked) == 1:
+                host._denied = np.ones(1, np.int64)
+            return np.full(len(evs), len(asked) > 1)
+
+        monkeypatch.setattr(host, "_denied_evs", listed)
+        host.declare(a.qp.index, {key: ev.GOOD})
+        assert first_ev(a) == (key, ev.DENIED)
+        assert len(asked) == 2

@@ -49,19 +49,18 @@ from openmrc.capi.places import Block, Refused, at
 from openmrc.verbs import QueuePair
 
 CAP_NET_ADMIN = 12
-CAPABILITIES_3 = 0x20080522  # version of capget(2)
+OWN = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of capget(2), of the calling thread
 ID_MASK = (1 << 64) - 1
 VENDOR = 1 << 31
 REPLACE, MODIFY_STATE, QUERY_STATE, QUERY_ARRAY = range(4)
-_LIBC = ctypes.CDLL(None)
+_LIBC = ctypes.PyDLL(None)
 SETTABLE = {GOOD, profiles.ASSUMED_BAD, DENIED}
 
 
 def is_privileged() -> bool:
     """Whether the calling thread has CAP_NET_ADMIN."""
-    asked = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)
     found = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; then those above 31
-    return _LIBC.capget(asked, found) == 0 and bool(found[0] >> CAP_NET_ADMIN & 1)
+    return _LIBC.capget(OWN, found) == 0 and bool(found[0] >> CAP_NET_ADMIN & 1)
 
 
 class Configuring:
@@ -85,7 +84,7 @@ class Configuring:
         """The queue pairs that obey a profile."""
         name = "ev_profile_id" if isinstance(one, EvProfile) else "cc_profile_id"
         for qp in self._library.queue_pairs():
-            if int(qp.mrc["profile"][name]) == one.number and qp.has_profiles:
+            if qp.profiles.get(name) == one.number:
                 yield qp.pair
 
     def _privileged(self, context: int) -> tuple[Nic, Live]:
@@ -232,7 +231,6 @@ class Configuring:
                     raise Refused(errno.EINVAL, f"state {int(row['state'])}")
                 if kind == MODIFY_STATE:
                     live.profiles.has(one, old)
-                    live.key(one, old)
                     live.declare(one, old, int(row["state"]))
                     continue
                 new, every = ev_of(row["ev_new"]), bool(int(row["flags"]) & 1)

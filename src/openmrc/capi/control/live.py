@@ -93,7 +93,7 @@ class Live:
             if paths.evs:
                 control.replace(host.ep, host.st, i, paths.evs)
             setup.keep_in_service(host.st, i, paths.keep_percent)
-            host.declare(i, dict.fromkeys(paths.denied, ev.DENIED))
+            host.declare(i, dict.fromkeys(paths.denied, ev.DENIED), holds=True)
 
         self._for_users(one, place)
 
@@ -114,11 +114,13 @@ class Live:
 
     def declare(self, one: EvProfile, each: Ev, to: int) -> None:
         """An EV of a profile is in this state, for all of its queue pairs, and for later ones."""
+        key = self.key(one, each)
         (one.denied.add if to == DENIED else one.denied.discard)(each)
         if to != ASSUMED_BAD:
             self._bad.pop((one.number, each), None)
-        key, host = self.key(one, each), self._host
-        self._for_users(one, lambda i: host.declare(i, {key: STATES[to]}))
+        for pair in self._users(one):
+            if pair.state == QpState.RTS:
+                self._host.declare(pair.index, {key: STATES[to]})
 
     def seen(self, one: EvProfile) -> dict[Ev, int]:
         """The EVs that queue pairs of a profile have, and what they hold them to be: ASSUMED_BAD if

@@ -291,7 +291,7 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
-        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 4, keeps_gil=True)
+        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 5, keeps_gil=True)
         self._ask = Bound(loop.ask, (self.ep, self.st, ways), 5, keeps_gil=True)
         loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
 
@@ -424,9 +424,18 @@ class Host:
         """
         if threading.current_thread() is self._thread:
             return function()
+        self._until(self._attempt.call)
+        try:
+            return function()
+        finally:
+            self._leave.call()
+            self._push_posted()
+
+    def _until(self, attempt: Callable[[], int]) -> None:
+        """Repeat what needs the loop's lock until it is done."""
         self.check_own()
         tries = 0
-        while not self._attempt.call():
+        while not attempt():
             if self.closed:
                 raise OpenMrcError("the device is closed")
             if self._failure is not None:
@@ -436,11 +445,11 @@ class Host:
                 self.ep.ctl[0].attention = 1
                 self.wake()
             time.sleep(0)
-        try:
-            return function()
-        finally:
-            self._leave.call()
-            self.push()  # what was posted meanwhile
+
+    def _push_posted(self) -> None:
+        """Push what other threads posted while this one held the lock."""
+        if self._posted[0] != self._taken[0]:
+            self.push()
 
     def close(self) -> None:
         """Stop the loop and release what it held; the caller closes the descriptors of ports."""
@@ -665,18 +674,24 @@ class Host:
             return np.zeros(len(evs), np.bool_)
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
 
-    def declare(self, i: int, states: Mapping[control.EvKey, int]) -> None:
-        """With the loop's lock: a controller states what EVs of a QP are, DENIED, ASSUMED_BAD or
-        GOOD of `engine.ev`. What the denylist denies stays DENIED.
+    def declare(self, i: int, states: Mapping[control.EvKey, int], holds: bool = False) -> None:
+        """A controller states what EVs of a QP are, DENIED, ASSUMED_BAD or GOOD of `engine.ev`.
+        What the denylist denies stays DENIED. The caller `holds` the loop's lock, or only the
+        compiled part of each change takes it: for Python the data path would have to wait.
         """
         for key, to in states.items():
             (self._stated[i].add if to == ev.DENIED else self._stated[i].discard)(key)
-        if len(self._denied):
-            remote, evs = self._evs_of(i)
-            listed = set(evs[self._denied_evs(remote, evs)].tolist())
-            states = {key: to for key, to in states.items() if key[0] not in listed}
-        for (value, plane), to in states.items():
-            self._declare.call(i, value, plane, to)
+        known = None
+        while known is not self._denied:  # a new denylist may come meanwhile
+            known, listed = self._denied, set[int]()
+            if len(known):
+                remote, evs = self._evs_of(i)
+                listed = set(evs[self._denied_evs(remote, evs)].tolist())
+            for (value, plane), to in states.items():
+                state_ = ev.DENIED if value in listed else to
+                self._until(partial(self._declare.call, i, value, plane, state_, holds))
+        if not holds:
+            self._push_posted()
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

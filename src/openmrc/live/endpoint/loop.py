@@ -576,8 +576,12 @@ def deny(ep, st, qi, denied):
 
 
 @compiled
-def declare(ep, st, ways, qi, value, plane, to):
-    """A controller states what an EV of a QP is; a QP that does not have it does nothing."""
+def declare(ep, st, ways, qi, value, plane, to, holds):
+    """A controller states what an EV of a QP is; a QP that does not have it does nothing. A caller
+    that does not hold the lock takes it here, and gets 0 if another thread has it.
+    """
+    if not holds and not _taken(ep):
+        return 0
     q, now = st.qp[qi], ep.ctl[0].now
     for at in range(int(q.n_evs)):
         e = st.ev[place.ev(q, at)]
@@ -586,7 +590,9 @@ def declare(ep, st, ways, qi, value, plane, to):
     ep.qp[qi].n_bad = -1  # look at all of them
     _settle(ep, st, _tx(ways), Headend(ways.scheme, ways.nic), qi, now)
     complete.wake_readers(ep)
-    return 0
+    if not holds:
+        _let_go(ep)
+    return 1
 
 
 @compiled
