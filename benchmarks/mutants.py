@@ -8,11 +8,18 @@ Survivors are listed by function.
 
     NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py              # 200: half an hour
     NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py --n 1500 --seed 7 --json report.json
+
+With `--network` the mutants are of the live endpoint, too, in how it receives and transmits, and the
+kit meets it by plain UDP on loopback. A mutant of the engine meets only the rules that run its line
+in process.
+
+    NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py --network --n 60   # half an hour
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -22,39 +29,122 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from openmrc.conform import script
+from openmrc.conform import network, script, targets, tester
 from openmrc.conform.engine import EngineTarget
 from openmrc.conform.run import FAIL, run
 from openmrc.conform.script import Rule
+from openmrc.verbs import secret as secrets
 from tests.conform import machine
 from tests.engine.pair import Pair
 
-LIMIT_S = 60  # of a mutant that never ends
+LIMIT_S = 30  # of processor time, of a mutant that never ends
 STORIES = 8
+ENGINE = "/openmrc/engine/"  # in the path of its files
 BROKEN = "!"  # before the name of an exception that a mutant raises
 
 
-def judged(edit: machine.Edit, rules: list[Rule], told: list[str] | None = None) -> str:
-    """The rule that a mutant fails; "" if none, or "=" if no story differs from `told` either."""
+class Reach:
+    """Which lines of the engine each rule and each story runs: the others cannot tell a mutant."""
 
-    def attempt() -> str:
-        machine.apply(edit)
+    def __init__(self, rules: list[Rule], told: bool = True) -> None:
+        self.always = script.rules(kind=script.ALWAYS)
+        self.rules = [(rule, _lines(lambda r=rule: run(r, EngineTarget))[1]) for rule in rules]
+        stories = [_lines(lambda s=seed: _story(s)) for seed in range(STORIES if told else 0)]
+        self.stories = [(seed, digest, lines) for seed, (digest, lines) in enumerate(stories)]
+
+    def judged(self, edit: machine.Edit) -> str:
+        """The rule that a mutant fails; "" if none, or "=" if no story differs either."""
+        there = machine.lines(edit)
+
+        def attempt() -> str:
+            machine.apply(edit)
+            for rule, lines in self.rules:
+                if not lines & there:
+                    continue
+                verdict = run(rule, EngineTarget, self.always)
+                if verdict.breaches:
+                    return verdict.breaches[0].rule.name
+                if verdict.outcome == FAIL:
+                    return rule.name
+            differs = any(lines & there and _story(s) != was for s, was, lines in self.stories)
+            return "" if differs else "="
+
+        return in_child(attempt)
+
+
+def _lines(what: Callable[[], Any]) -> tuple[Any, set[tuple[str, int]]]:
+    """What a function returns, and the lines of the engine that it runs."""
+    found: set[tuple[str, int]] = set()
+
+    def local(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            found.add((frame.f_code.co_filename, frame.f_lineno))
+        return local
+
+    def enter(frame: FrameType, _: str, __: Any) -> Any:
+        return local if ENGINE in frame.f_code.co_filename else None
+
+    sys.settrace(enter)
+    try:
+        return what(), found
+    finally:
+        sys.settrace(None)
+
+
+class Network:
+    """The live endpoint, broken, in a process of its own, and the kit beside it."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.reach = Reach(rules, told=False)
+        self.secret = secrets.new()
+
+    def judged(self, edit: machine.Edit) -> str:
+        """The rule that a mutant fails; "" if none."""
+        there, tried = machine.lines(edit), self.reach.rules
+        if not edit.module.startswith("live."):
+            tried = [(rule, lines) for rule, lines in tried if lines & there]
+        out, into = os.pipe()
+        if (pid := os.fork()) == 0:
+            with contextlib.suppress(BaseException):
+                machine.apply(edit)
+                opened = tester.on_network(targets.LIVE)
+                tester.serve(opened, self.secret, 0, lambda port: write(into, port))
+            os._exit(1)
+        os.close(into)
+        try:
+            port = int(os.read(out, 16) or 0)
+            where = network.Where(targets.KIT, "127.0.0.1", port, self.secret)
+            return in_child(lambda: self._first(where, [rule for rule, _ in tried]))
+        finally:
+            os.close(out)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _first(self, where: network.Where, rules: list[Rule]) -> str:
         for rule in rules:
-            if run(rule, EngineTarget).outcome == FAIL:
+            verdict = network.verdict(rule, where, self.reach.always)
+            if verdict.outcome == FAIL:
                 return rule.name
-        return "=" if told and stories() == told else ""
+            if verdict.breaches:
+                return verdict.breaches[0].rule.name
+        return ""
 
-    return in_child(attempt)
+
+def write(into: int, port: int) -> None:
+    """Tell the kit where an endpoint listens."""
+    os.write(into, str(port).encode())
 
 
 def in_child(attempt: Callable[[], str]) -> str:
     """What a function returns in a process of its own, which it may change or break."""
     out, into = os.pipe()
     if (pid := os.fork()) == 0:
-        signal.alarm(LIMIT_S)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
         try:
             said = attempt()
         except BaseException as error:  # an endpoint that breaks has failed
@@ -68,12 +158,8 @@ def in_child(attempt: Callable[[], str]) -> str:
     return said if status == 0 else f"{BROKEN}hangs"
 
 
-def stories() -> list[str]:
-    """A digest of the packets of each story."""
-    return [_story(seed) for seed in range(STORIES)]
-
-
 def _story(seed: int) -> str:
+    """A digest of the packets of a story."""
     dice = random.Random(seed)
     pair = Pair(
         planes=dice.choice([1, 2, 4]),
@@ -109,10 +195,12 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=200, help="mutants (200)")
     parser.add_argument("--seed", type=int, default=1, help="another sample (1)")
     parser.add_argument("--json", type=Path, help="every mutant and what it failed")
+    parser.add_argument("--network", action="store_true", help="of the live endpoint, by UDP")
     args = parser.parse_args()
-    rules, told, rows = script.rules(), stories(), []
-    for k, edit in enumerate(machine.drawn(args.n, args.seed)):
-        rows.append((edit, judged(edit, rules, told)))
+    reach = Network(script.rules()) if args.network else Reach(script.rules())
+    rows = []
+    for k, edit in enumerate(machine.drawn(args.n, args.seed, args.network)):
+        rows.append((edit, reach.judged(edit)))
         print(f"\r{k + 1} of {args.n}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     if args.json:

@@ -39,12 +39,13 @@ from tests.conform import machine
 rules = script.rules("responder")
 told_by_the_wire = lambda edit: edit.function in {WIRE} and ".n_" not in str(edit)  # no counters
 edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:8]
-told = [[str(e), mutants.judged(e, rules)] for e in edits]
+reach = mutants.Reach(rules, told=False)
+told = [[str(e), reach.judged(e)] for e in edits]
 open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
 """
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
     told = json.loads((tmp_path / "told.json").read_text())
-    survivors = [edit for edit, failed in told if not failed]
+    survivors = [edit for edit, failed in told if failed in ("", "=")]
     assert len(told) == 8
     assert len(survivors) <= 3, survivors

@@ -65,7 +65,7 @@ def test_the_kit_has_its_rules_and_each_has_a_name_of_its_own() -> None:
     assert {rule.role for rule in rules} == {"requester", "responder"}
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"against {len(rules)} rules" in changes
-    others = script.rules(of_captures=True)
+    others = script.rules(kind=script.OF_CAPTURES)
     assert len(others) == len({rule.name for rule in others} - {rule.name for rule in rules}) == 34
     assert f"{len(others)} more rules" in changes
 
@@ -84,5 +84,5 @@ def test_every_source_is_a_line_of_the_documents() -> None:
         (ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("protocol", "wire")
     ]
     known = set(re.findall(r"^(?:\| |### Row )([\d.]+)(?: \||:)", "\n".join(pages), re.M))
-    for rule in script.rules() + script.rules(of_captures=True):
+    for rule in script.rules() + script.rules(kind=script.OF_CAPTURES):
         assert set(re.findall(r"\d+(?:\.\d+)?", rule.source)) <= known, rule.name
