@@ -9,9 +9,9 @@ Survivors are listed by function.
     NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py              # 200: half an hour
     NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py --n 1500 --seed 7 --json report.json
 
-With `--network` the mutants are of the live endpoint, too, in how it receives and transmits, and the
-kit meets it by plain UDP on loopback. A mutant of the engine meets only the rules that run its line
-in process.
+With `--network` the mutants are of the live endpoint, too, in how it receives and transmits, and
+the kit meets it by plain UDP on loopback. A mutant of the engine meets only the rules that run its
+line in process.
 
     NUMBA_DISABLE_JIT=1 .venv/bin/python benchmarks/mutants.py --network --n 60   # half an hour
 """
@@ -27,7 +27,8 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,7 +43,9 @@ from openmrc.verbs import secret as secrets
 from tests.conform import machine
 from tests.engine.pair import Pair
 
+WHOLE = ("127.77.3.1", "127.77.3.2")  # of the endpoint as it is
 LIMIT_S = 30  # of processor time, of a mutant that never ends
+KIT_S = 900  # of the kit against one that it meets by the network
 STORIES = 8
 ENGINE = "/openmrc/engine/"  # in the path of its files
 BROKEN = "!"  # before the name of an exception that a mutant raises
@@ -53,8 +56,8 @@ class Reach:
 
     def __init__(self, rules: list[Rule], told: bool = True) -> None:
         self.always = script.rules(kind=script.ALWAYS)
-        self.rules = [(rule, _lines(lambda r=rule: run(r, EngineTarget))[1]) for rule in rules]
-        stories = [_lines(lambda s=seed: _story(s)) for seed in range(STORIES if told else 0)]
+        self.rules = [(rule, _lines(partial(run, rule, EngineTarget))[1]) for rule in rules]
+        stories = [_lines(partial(_story, seed)) for seed in range(STORIES if told else 0)]
         self.stories = [(seed, digest, lines) for seed, (digest, lines) in enumerate(stories)]
 
     def judged(self, edit: machine.Edit) -> str:
@@ -71,10 +74,14 @@ class Reach:
                     return verdict.breaches[0].rule.name
                 if verdict.outcome == FAIL:
                     return rule.name
-            differs = any(lines & there and _story(s) != was for s, was, lines in self.stories)
-            return "" if differs else "="
+            return self.alike(there)
 
         return in_child(attempt)
+
+    def alike(self, there: set[tuple[str, int]]) -> str:
+        """ "=" if no packet of the stories differs in a process that has changed these lines."""
+        reached = [(seed, was) for seed, was, lines in self.stories if lines & there]
+        return "" if any(_story(seed) != was for seed, was in reached) else "="
 
 
 def _lines(what: Callable[[], Any]) -> tuple[Any, set[tuple[str, int]]]:
@@ -97,10 +104,12 @@ def _lines(what: Callable[[], Any]) -> tuple[Any, set[tuple[str, int]]]:
 
 
 class Network:
-    """The live endpoint, broken, in a process of its own, and the kit beside it."""
+    """The live endpoint, broken, in a process of its own, and the kit beside it. In plain Python it
+    is slow: what fails must pass against the endpoint as it is, right after.
+    """
 
     def __init__(self, rules: list[Rule]) -> None:
-        self.reach = Reach(rules, told=False)
+        self.reach = Reach(rules)
         self.secret = secrets.new()
 
     def judged(self, edit: machine.Edit) -> str:
@@ -108,31 +117,48 @@ class Network:
         there, tried = machine.lines(edit), self.reach.rules
         if not edit.module.startswith("live."):
             tried = [(rule, lines) for rule, lines in tried if lines & there]
+        with self._served(edit) as broken, self._served(None) as whole:
+            own = [rule for rule, _ in tried]
+            failed = in_child(lambda: self._first(broken, whole, own), KIT_S)
+
+        def alike() -> str:
+            machine.apply(edit)
+            return self.reach.alike(there)
+
+        return failed if failed or edit.module.startswith("live.") else in_child(alike)
+
+    @contextlib.contextmanager
+    def _served(self, edit: machine.Edit | None) -> Iterator[network.Where]:
         out, into = os.pipe()
         if (pid := os.fork()) == 0:
             with contextlib.suppress(BaseException):
-                machine.apply(edit)
-                opened = tester.on_network(targets.LIVE)
-                tester.serve(opened, self.secret, 0, lambda port: write(into, port))
+                if edit:
+                    machine.apply(edit)
+                planes = targets.LIVE if edit else WHOLE
+                serve = tester.on_network(planes), self.secret, 0
+                tester.serve(*serve, lambda port: write(into, port))
             os._exit(1)
         os.close(into)
         try:
             port = int(os.read(out, 16) or 0)
-            where = network.Where(targets.KIT, "127.0.0.1", port, self.secret)
-            return in_child(lambda: self._first(where, [rule for rule, _ in tried]))
+            yield network.Where(targets.KIT, "127.0.0.1", port, self.secret)
         finally:
             os.close(out)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 
-    def _first(self, where: network.Where, rules: list[Rule]) -> str:
+    def _first(self, broken: network.Where, whole: network.Where, rules: list[Rule]) -> str:
         for rule in rules:
-            verdict = network.verdict(rule, where, self.reach.always)
-            if verdict.outcome == FAIL:
-                return rule.name
-            if verdict.breaches:
-                return verdict.breaches[0].rule.name
+            failed = self._fails(rule, broken)
+            if failed and not self._fails(rule, whole):
+                return failed
         return ""
+
+    def _fails(self, rule: Rule, where: network.Where) -> str:
+        verdict = network.verdict(rule, where, self.reach.always)
+        if verdict.breaches:
+            return verdict.breaches[0].rule.name
+        return rule.name if verdict.outcome == FAIL else ""
 
 
 def write(into: int, port: int) -> None:
@@ -140,11 +166,11 @@ def write(into: int, port: int) -> None:
     os.write(into, str(port).encode())
 
 
-def in_child(attempt: Callable[[], str]) -> str:
+def in_child(attempt: Callable[[], str], limit_s: int = LIMIT_S) -> str:
     """What a function returns in a process of its own, which it may change or break."""
     out, into = os.pipe()
     if (pid := os.fork()) == 0:
-        signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
         try:
             said = attempt()
         except BaseException as error:  # an endpoint that breaks has failed
@@ -202,9 +228,9 @@ def main() -> None:
     for k, edit in enumerate(machine.drawn(args.n, args.seed, args.network)):
         rows.append((edit, reach.judged(edit)))
         print(f"\r{k + 1} of {args.n}", end="", file=sys.stderr, flush=True)
+        if args.json:  # after each: a run takes long, and may be ended
+            args.json.write_text(json.dumps([[str(e), failed] for e, failed in rows], indent=1))
     print(file=sys.stderr)
-    if args.json:
-        args.json.write_text(json.dumps([[str(edit), failed] for edit, failed in rows], indent=1))
     aside = [edit for edit, failed in rows if failed == "="]
     left = [edit for edit, failed in rows if not failed]
     judged_n = len(rows) - len(aside)

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -57,13 +58,11 @@ class Edit:
 
 def modules(live: bool = False) -> list[ModuleType]:
     """The modules whose functions are changed: the engine's, and the paths of a live endpoint."""
-    import openmrc.engine.endpoint  # (loads them all)
-
+    import_module("openmrc.engine.endpoint")  # loads them all
     there = sorted(Path(sys.modules["openmrc.engine"].__path__[0]).glob("*.py"))
     names = [f"engine.{path.stem}" for path in there if path.stem not in UNSEEN]
     if live:
-        import openmrc.live.endpoint.loop
-
+        import_module("openmrc.live.endpoint.loop")
         names += [f"live.endpoint.{name}" for name in PATHS]
     return [sys.modules[f"openmrc.{n}"] for n in names if f"openmrc.{n}" in sys.modules]
 

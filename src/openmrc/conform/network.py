@@ -91,8 +91,8 @@ class Where:
 
 
 def verdict(rule: Rule, where: Where, always: Sequence[Rule] = ()) -> Verdict:
-    """Run one rule, beside those that hold `always`; again if it fails, because the machine may have
-    stalled: a real fault fails each time.
+    """Run one rule, beside those that hold `always`; again if it fails, because the machine may
+    have stalled: a real fault fails each time.
     """
     found: Verdict | None = None
     for _ in range(TRIES):

@@ -40,6 +40,9 @@ class Snapshot(NamedTuple):
         return bits & 0xFFFF_FFFF_FFFF_FFFF
 
 
+NOTHING = Snapshot(-1, 0, -1, 0, 0, 0)
+
+
 @dataclass
 class _Message:
     """What the packets of a message have said of it."""
@@ -72,7 +75,7 @@ class Received:
     """A responder's state."""
 
     told: Told
-    now: Snapshot = Snapshot(-1, 0, -1, 0, 0, 0)
+    now: Snapshot = NOTHING
     immediates: list[int] = field(default_factory=list)  # received, in order
     ended: bool = False
     credit: int = 0  # nominal bytes since the last report of all (row 5)
