@@ -28,6 +28,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -39,12 +40,15 @@ from openmrc.conform import network, script, targets, tester
 from openmrc.conform.engine import EngineTarget
 from openmrc.conform.run import FAIL, run
 from openmrc.conform.script import Rule
+from openmrc.units import MS
 from openmrc.verbs import secret as secrets
 from tests.conform import machine
 from tests.engine.pair import Pair
 
 WHOLE = ("127.77.3.1", "127.77.3.2")  # of the endpoint as it is
 LIMIT_S = 30  # of processor time, of a mutant that never ends
+PATIENCE_PS = 60 * MS  # with an endpoint in plain Python
+CONFIRMED = 2  # times that a rule must fail again
 KIT_S = 900  # of the kit against one that it meets by the network
 STORIES = 8
 ENGINE = "/openmrc/engine/"  # in the path of its files
@@ -105,7 +109,7 @@ def _lines(what: Callable[[], Any]) -> tuple[Any, set[tuple[str, int]]]:
 
 class Network:
     """The live endpoint, broken, in a process of its own, and the kit beside it. In plain Python it
-    is slow: what fails must pass against the endpoint as it is, right after.
+    is slow: what fails must fail again, and pass each time against the endpoint as it is.
     """
 
     def __init__(self, rules: list[Rule]) -> None:
@@ -119,7 +123,12 @@ class Network:
             tried = [(rule, lines) for rule, lines in tried if lines & there]
         with self._served(edit) as broken, self._served(None) as whole:
             own = [rule for rule, _ in tried]
-            failed = in_child(lambda: self._first(broken, whole, own), KIT_S)
+
+            def attempt() -> str:
+                hurry()
+                return self._first(broken, whole, own)
+
+            failed = in_child(attempt, KIT_S)
 
         def alike() -> str:
             machine.apply(edit)
@@ -132,6 +141,7 @@ class Network:
         out, into = os.pipe()
         if (pid := os.fork()) == 0:
             with contextlib.suppress(BaseException):
+                hurry()
                 if edit:
                     machine.apply(edit)
                 planes = targets.LIVE if edit else WHOLE
@@ -141,7 +151,8 @@ class Network:
         os.close(into)
         try:
             port = int(os.read(out, 16) or 0)
-            yield network.Where(targets.KIT, "127.0.0.1", port, self.secret)
+            where = network.Where(targets.KIT, "127.0.0.1", port, self.secret)
+            yield replace(where, patience_ps=PATIENCE_PS)
         finally:
             os.close(out)
             os.kill(pid, signal.SIGKILL)
@@ -149,9 +160,11 @@ class Network:
 
     def _first(self, broken: network.Where, whole: network.Where, rules: list[Rule]) -> str:
         for rule in rules:
-            failed = self._fails(rule, broken)
-            if failed and not self._fails(rule, whole):
-                return failed
+            failed = [self._fails(rule, broken)]
+            while failed[-1] and len(failed) <= CONFIRMED and not self._fails(rule, whole):
+                failed.append(self._fails(rule, broken))
+            if len(failed) > CONFIRMED and failed[-1]:
+                return failed[0]
         return ""
 
     def _fails(self, rule: Rule, where: network.Where) -> str:
@@ -159,6 +172,12 @@ class Network:
         if verdict.breaches:
             return verdict.breaches[0].rule.name
         return rule.name if verdict.outcome == FAIL else ""
+
+
+def hurry() -> None:
+    """Real time comes before what else the machine does, as far as it permits that."""
+    with contextlib.suppress(OSError):
+        os.nice(-10)
 
 
 def write(into: int, port: int) -> None:
