@@ -27,7 +27,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,14 +70,9 @@ class Reach:
 
         def attempt() -> str:
             machine.apply(edit)
-            for rule, lines in self.rules:
-                if not lines & there:
-                    continue
-                verdict = run(rule, EngineTarget, self.always)
-                if verdict.breaches:
-                    return verdict.breaches[0].rule.name
-                if verdict.outcome == FAIL:
-                    return rule.name
+            reached = [rule for rule, lines in self.rules if lines & there]
+            if name := first_failed(reached, self.always):
+                return name
             return self.alike(there)
 
         return in_child(attempt)
@@ -86,6 +81,17 @@ class Reach:
         """ "=" if no packet of the stories differs in a process that has changed these lines."""
         reached = [(seed, was) for seed, was, lines in self.stories if lines & there]
         return "" if any(_story(seed) != was for seed, was in reached) else "="
+
+
+def first_failed(rules: Sequence[Rule], always: Sequence[Rule]) -> str:
+    """The first rule that the engine, as it is now, fails; "" if none."""
+    for rule in rules:
+        verdict = run(rule, EngineTarget, always)
+        if verdict.breaches:
+            return verdict.breaches[0].rule.name
+        if verdict.outcome == FAIL:
+            return rule.name
+    return ""
 
 
 def _lines(what: Callable[[], Any]) -> tuple[Any, set[tuple[str, int]]]:

@@ -131,13 +131,13 @@ class EngineTarget:
                 break
             wire_bytes = int(self._scratch.payload_len) + WIRE_OVERHEAD
             self._free_at[plane] = self.now_ps + wire_bytes * 8 * 10**12 // RATE_BPS
-            self.log.append(events.of_record(self._scratch, self.now_ps))
+            self._hear(self._scratch)
             self._drain()
 
     def _drain(self) -> None:
         count = self.st.count
         for i in range(int(count[es.OUT])):
-            self.log.append(events.of_record(self.st.out[i], self.now_ps))
+            self._hear(self.st.out[i])
         for i in range(int(count[es.DONE])):
             done = self.st.done[i]
             if done.kind == es.DONE_DELIVERED:
@@ -153,6 +153,12 @@ class EngineTarget:
             self._failed = True
             text = observe.error_text(q).replace(" ", "-")
             self._note(events.FAILED, {"reason": text})
+
+    def _hear(self, p: Any) -> None:
+        """A packet leaves: the kit hears it if it has the right addresses."""
+        own = p.opcode in (pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE)
+        if (p.src, p.dst, p.dst_qpn) == (0, 1, pk.ENDPOINT_QPN if own else QPN):
+            self.log.append(events.of_record(p, self.now_ps))
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.log.append(Event(self.now_ps, kind, fields))

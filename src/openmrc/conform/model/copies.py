@@ -21,6 +21,7 @@ class Copy:
     ev: int
     plane: int
     trial: bool  # not trimmable though others are: it tries a path (row 11)
+    first: bool
     refused: bool = False
 
 
@@ -32,13 +33,16 @@ class Copies:
         self._last: dict[int, Copy] = {}
         self._lost: list[Copy] = []  # what went again because it was overdue
         self._delivered_ps: dict[int, int] = {}  # by plane
+        self._proven: dict[int, Copy] = {}  # by plane: of what has come, the copy that left last
+        self._bad: set[int] = set()  # paths that lost something
         self._by_plane: Counter[int] = Counter(dict.fromkeys(range(planes), 0))
         self._by_ev: dict[int, Counter[int]] = {}
         self.planes_calm = self.evs_calm = True
+        self._refusals = False
 
     def refused(self, seq: int, ev: int) -> None:
         """A NACK has come."""
-        self.evs_calm = False
+        self.evs_calm, self._refusals = False, True
         if copy := self._last.get(seq):
             copy.refused = copy.refused or copy.ev == ev
 
@@ -46,6 +50,13 @@ class Copies:
         """A SACK has come, of a packet on this path."""
         self._delivered_ps[ev >> 16] = now_ps
         self.evs_calm = self.evs_calm and not marked
+
+    def came(self, seqs: set[int]) -> None:
+        """Packets are known received; those that were sent once say which path delivers."""
+        for copy in (self._last[seq] for seq in sorted(seqs) if seq in self._last):
+            known = self._proven.get(copy.plane)
+            if copy.first and (known is None or copy.at_ps > known.at_ps):
+                self._proven[copy.plane] = copy
 
     def sends(self, seq: int, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
         """A packet leaves; what is known of its reason and of its path."""
@@ -63,7 +74,7 @@ class Copies:
             if self.evs_calm and self.planes_calm:
                 right["ev_lead"] = evs[p["ev"]] - min(evs.values())
         trial = bool(p["no_trim"] and self._trimming)
-        self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial)
+        self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
         return right
 
     def _again(self, before: Copy, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
@@ -76,10 +87,14 @@ class Copies:
         beside = any(one.plane == before.plane and one.at_ps >= since for one in self._lost)
         down = not up >> before.plane & 1
         if overdue:
-            self._lost.append(Copy(now_ps, before.ev, before.plane, False))
+            self._lost.append(Copy(now_ps, before.ev, before.plane, False, False))
         right = {"reason": int(overdue or beside or down)}
         lately = now_ps - LATELY_RTTS * self._rtt_ps
         others = [k for k, at in self._delivered_ps.items() if k != before.plane and at > lately]
         if any(up >> k & 1 for k in others):
             right["same_plane"] = int(p["plane"] == before.plane)
+        self._bad.add(before.ev)
+        proven = self._proven.get(p["plane"])
+        if overdue and proven and not self._refusals and proven.ev not in self._bad:
+            right["ev"] = proven.ev
         return right

@@ -56,6 +56,8 @@ class Sending:
             self._copies.refused(seq, p.get("entropy", 0))
         elif heard and kind == "sack":
             self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
+        if heard:
+            self._copies.came(heard.fresh)
         if heard and self._window:
             self._clock(self._window, kind, p, heard)
         return {"completions": heard.acked if heard else 0} if self._link.exact else {}
