@@ -41,7 +41,7 @@ from tests.conform import machine
 rules = [rule for rule in script.rules() if rule.group in {GROUPS}]
 always = script.rules(kind=script.ALWAYS)
 told_by_the_wire = lambda edit: edit.function in {WIRE} and ".n_" not in str(edit)  # no counters
-edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:12]
+edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:8]
 def broken(edit):
     machine.apply(edit)
     return mutants.first_failed(rules, always)
@@ -52,5 +52,5 @@ open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
     told = json.loads((tmp_path / "told.json").read_text())
     survivors = [edit for edit, failed in told if not failed]
-    assert len(told) == 12
-    assert len(survivors) <= 3, survivors  # two of these change nothing that is ever sent
+    assert len(told) == 8
+    assert len(survivors) <= 1, survivors  # a limit of ooo_count that nothing reaches

@@ -195,9 +195,9 @@ class Exchange:
     def _arrive(self, step: Step) -> None:
         """The kit is a whole requester, on a bad network."""
         network, with_ = _network(step), self.rule.settings
-        exact = self.target.patience_ps == 0  # what takes several planes overtakes in real time
-        planes = with_.get("planes", 2) if exact else 1
-        kit = Requester(self._told("responder"), network, planes, with_.get("evs", 4))
+        exact = self.target.patience_ps == 0  # in real time other paths overtake
+        planes, evs = (with_.get("planes", 2), with_.get("evs", 4)) if exact else (1, 1)
+        kit = Requester(self._told("responder"), network, planes, evs)
         for kind, fields in kit.packets(int(step.kind), self._watch.received):
             self._put(kind, self._path() | fields)
             if not exact and self._stamps % BURST == 0:

@@ -126,7 +126,7 @@ class Answering:
             sure = (
                 p.get("a") or p.get("ce") or p.get("rtx") or verdict == received.DUPLICATE or late
             )
-            if not (sure and sacks):
+            if not (sure and sacks) or verdict == received.HEADER:
                 right.pop("sacks", None)
             placed = ("placed",) if verdict == received.PLACED else ()  # later ones may lie over it
             for name in ("acks", "acks_max", "receives", *placed):
