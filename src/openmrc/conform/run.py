@@ -195,13 +195,15 @@ class Exchange:
     def _arrive(self, step: Step) -> None:
         """The kit is a whole requester, on a bad network."""
         network, with_ = _network(step), self.rule.settings
-        exact = self.target.patience_ps == 0  # in real time other paths overtake
+        exact = self.target.patience_ps == 0  # in real time other paths and classes overtake
         planes, evs = (with_.get("planes", 2), with_.get("evs", 4)) if exact else (1, 1)
         kit = Requester(self._told("responder"), network, planes, evs)
+        klass = pk.CLASS_DATA
         for kind, fields in kit.packets(int(step.kind), self._watch.received):
-            self._put(kind, self._path() | fields)
-            if not exact and self._stamps % BURST == 0:
+            before, klass = klass, fields.get("class", pk.CLASS_DATA)
+            if not exact and (klass != before or self._stamps % BURST == 0):
                 self._until(self.target.now_ps + self.target.settle_ps, lambda: False)
+            self._put(kind, self._path() | fields)
 
     def _serve(self, step: Step) -> None:
         """The kit is a whole responder, on a bad network, for a time."""
