@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -29,6 +30,8 @@ UNSEEN = (
     "setup",
     "state",
 )
+# Of the live endpoint: how packets come in and go out.
+PATHS = ("complete", "control", "receive", "transmit", "udp")
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -53,35 +56,34 @@ class Edit:
         return f"{self.module}.{self.function}:{self.line}: {self.what}"
 
 
-def modules() -> list[ModuleType]:
-    """The engine's modules whose functions are changed."""
-    import openmrc.engine.endpoint  # noqa: F401  (loads them all)
-
+def modules(live: bool = False) -> list[ModuleType]:
+    """The modules whose functions are changed: the engine's, and the paths of a live endpoint."""
+    import_module("openmrc.engine.endpoint")  # loads them all
     there = sorted(Path(sys.modules["openmrc.engine"].__path__[0]).glob("*.py"))
-    return [
-        sys.modules[f"openmrc.engine.{path.stem}"]
-        for path in there
-        if path.stem not in UNSEEN and f"openmrc.engine.{path.stem}" in sys.modules
-    ]
+    names = [f"engine.{path.stem}" for path in there if path.stem not in UNSEEN]
+    if live:
+        import_module("openmrc.live.endpoint.loop")
+        names += [f"live.endpoint.{name}" for name in PATHS]
+    return [sys.modules[f"openmrc.{n}"] for n in names if f"openmrc.{n}" in sys.modules]
 
 
-def every() -> list[Edit]:
+def every(live: bool = False) -> list[Edit]:
     """Every edit there is, in the order of files and lines."""
     found = []
-    for module in modules():
+    for module in modules(live):
         for node in _tree(module).body:
             if isinstance(node, ast.FunctionDef):
-                name = module.__name__.rpartition(".")[2]
+                name = module.__name__.removeprefix("openmrc.").removeprefix("engine.")
                 for number, (line, what, _) in enumerate(_edits(node)):
                     found.append(Edit(name, node.name, line, what, number))
     return found
 
 
-def drawn(n: int, seed: int) -> list[Edit]:
+def drawn(n: int, seed: int, live: bool = False) -> list[Edit]:
     """`n` edits, spread over all functions: each function in turn gives one at random."""
     dice = random.Random(seed)
     by_function: dict[tuple[str, str], list[Edit]] = {}
-    for edit in every():
+    for edit in every(live):
         by_function.setdefault((edit.module, edit.function), []).append(edit)
     rows = list(by_function.values())
     dice.shuffle(rows)
@@ -91,12 +93,34 @@ def drawn(n: int, seed: int) -> list[Edit]:
     return turns[:n]
 
 
+def lines(edit: Edit) -> set[tuple[str, int]]:
+    """The lines that the statement of an edit stands on, with their file."""
+    module, node = _function(edit)
+    spans = [_span(n) for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node]
+    around = [span for span in spans if edit.line in span]
+    there = min(around, key=len, default=range(node.lineno, (node.end_lineno or 0) + 1))
+    return {(str(module.__file__), line) for line in there}
+
+
+def _span(node: ast.stmt) -> range:
+    """The lines of a statement, without those of the statements inside."""
+    inside = getattr(node, "body", None)
+    last = inside[0].lineno - 1 if inside else node.end_lineno
+    return range(node.lineno, max(last or 0, node.lineno) + 1)
+
+
+def _function(edit: Edit) -> tuple[ModuleType, ast.FunctionDef]:
+    name = edit.module if edit.module.startswith("live.") else f"engine.{edit.module}"
+    module = sys.modules[f"openmrc.{name}"]
+    body = _tree(module).body
+    return module, next(
+        n for n in body if isinstance(n, ast.FunctionDef) and n.name == edit.function
+    )
+
+
 def apply(edit: Edit) -> None:
     """Change the function for the rest of this process."""
-    module = sys.modules[f"openmrc.engine.{edit.module}"]
-    node = next(
-        n for n in _tree(module).body if isinstance(n, ast.FunctionDef) and n.name == edit.function
-    )
+    module, node = _function(edit)
     changed = list(_edits(node))[edit.number][2]()
     changed.decorator_list = []
     ast.fix_missing_locations(changed)

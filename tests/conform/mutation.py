@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from openmrc.conform import script
+from openmrc.conform import script, whole
 from openmrc.conform.engine import EngineTarget
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, run
 from openmrc.jit import interpreted
@@ -20,7 +20,9 @@ def main() -> None:
     """Print which rules the engine fails, and by mutant what its own rule says."""
     assert interpreted(), "set NUMBA_DISABLE_JIT=1: compiled functions cannot be changed"
     rules = {rule.name: rule for rule in script.rules()}
-    engine = [(n, run(rule, EngineTarget).outcome) for n, rule in rules.items()]
+    every = [*rules.values(), *script.rules(kind=script.ALWAYS)]
+    told_of = whole.hold(every, lambda rule, always: run(rule, EngineTarget, always))
+    engine = [(each.rule, each.outcome) for each in told_of]
     told = {}
     for mutant in MUTANTS:
         own = rules[mutant.rule]

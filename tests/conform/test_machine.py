@@ -28,18 +28,24 @@ def test_a_sample_is_spread_over_the_functions() -> None:
 
 WIRE = ("on_data", "_send_sack", "_send_nack", "on_probe", "_complete_in_order", "region_of")
 
+GROUPS = ("responder-4-networks", "responder-1-placing")
 
-def test_the_kit_finds_most_of_what_is_drawn_where_answers_are_made(tmp_path: Path) -> None:
-    """What its peer can tell of these functions of a responder, a rule must."""
+
+def test_bad_networks_find_nearly_all_that_is_drawn_where_answers_are_made(tmp_path: Path) -> None:
+    """What its peer can tell of these functions of a responder, the exchanges of two groups do."""
     program = f"""
 import json
 from benchmarks import mutants
 from openmrc.conform import script
 from tests.conform import machine
-rules = script.rules("responder")
+rules = [rule for rule in script.rules() if rule.group in {GROUPS}]
+always = script.rules(kind=script.ALWAYS)
 told_by_the_wire = lambda edit: edit.function in {WIRE} and ".n_" not in str(edit)  # no counters
 edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:8]
-told = [[str(e), mutants.judged(e, rules)] for e in edits]
+def broken(edit):
+    machine.apply(edit)
+    return mutants.first_failed(rules, always)
+told = [[str(e), mutants.in_child(lambda: broken(e))] for e in edits]
 open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
 """
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
@@ -47,4 +53,4 @@ open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
     told = json.loads((tmp_path / "told.json").read_text())
     survivors = [edit for edit, failed in told if not failed]
     assert len(told) == 8
-    assert len(survivors) <= 3, survivors
+    assert len(survivors) <= 1, survivors  # a limit of ooo_count that nothing reaches

@@ -124,7 +124,7 @@ def written(path: Path, packets: list[tuple[str, Fields]]) -> Path:
 
 
 def held(path: Path) -> dict[str, Outcome]:
-    rules = script.rules(of_captures=True)
+    rules = script.rules(kind=script.OF_CAPTURES)
     return {one.rule: one for one in passive.hold(rules, capture.load(path))}
 
 
@@ -136,7 +136,7 @@ def test_row_37_rules_of_classes_follow_the_table_of_the_fabric(tmp_path: Path) 
     to = dict(zip(DEFAULT, own, strict=True))
     moved = [(kind, {**fields, "dscp": to[fields["dscp"]]}) for kind, fields in GOOD]
     path = written(tmp_path / "a.pcapng", moved)
-    rules = script.rules(of_captures=True)
+    rules = script.rules(kind=script.OF_CAPTURES)
     for table, failing in ((own, 0), (DEFAULT, 2)):
         found = passive.hold(rules, capture.load(path, dscps=table))
         assert sum(one.outcome == FAIL for one in found) == failing

@@ -243,7 +243,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
     from openmrc.conform import script
 
-    rules = script.rules(arguments.role, of_captures=arguments.capture is not None)
+    kinds = (script.OF_CAPTURES,) if arguments.capture is not None else ("", script.ALWAYS)
+    rules = [rule for kind in kinds for rule in script.rules(arguments.role, kind)]
     if not arguments.rule:
         return rules
     known = {rule.name: rule for rule in rules}

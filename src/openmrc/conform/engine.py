@@ -23,14 +23,13 @@ from openmrc.jit import records
 from openmrc.units import US
 
 RATE_BPS = 100 * 10**9
-BASE_RTT_PS = 8 * US
 OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, in addition to the payload
 QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
 START_PS = 1000 * US  # a newly opened endpoint limits its answers (`plausible`)
 # Settings of `with:` in addition to parameters.
-_ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1}
+_ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1, "rtt_us": 8}
 PARAMETERS = {field.name for field in fields(parameters.Variants)}
 
 
@@ -40,6 +39,7 @@ class EngineTarget:
     name = "openmrc's engine, in process, plain Python"
     patience_ps = settle_ps = 0
     blind: frozenset[str] = frozenset({events.FRAME})
+    rate_bps = RATE_BPS
 
     def __init__(self, settings: Mapping[str, int]) -> None:
         for name in settings:
@@ -52,6 +52,7 @@ class EngineTarget:
         self.planes, self.evs, self.mpr = rooms["planes"], rooms["evs"], rooms["mpr"]
         self.pmtu = int(own.setdefault("pmtu", 1024))
         self.st = _state(parameters.Variants(**{"linear_cnt": 2, "exp_cnt": 1, **own}), rooms)
+        self._rtt_ps = rooms["rtt_us"] * US
         self.now_ps = START_PS
         self.log: list[Event] = []
         self.flow_psn = {"requester": FIRST_PSN, "responder": PEER_PSN}
@@ -65,12 +66,12 @@ class EngineTarget:
     @property
     def rtt_ps(self) -> int:
         """The base round trip, ps."""
-        return BASE_RTT_PS
+        return self._rtt_ps
 
     @property
     def rto_ps(self) -> int:
         """The retransmission timeout, ps."""
-        return rto_ps(observe.rto_ps(self.st.qp[0]), BASE_RTT_PS)
+        return rto_ps(observe.rto_ps(self.st.qp[0]), self._rtt_ps)
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """A packet of the kit arrives now."""
@@ -130,13 +131,13 @@ class EngineTarget:
                 break
             wire_bytes = int(self._scratch.payload_len) + WIRE_OVERHEAD
             self._free_at[plane] = self.now_ps + wire_bytes * 8 * 10**12 // RATE_BPS
-            self.log.append(events.of_record(self._scratch, self.now_ps))
+            self._hear(self._scratch)
             self._drain()
 
     def _drain(self) -> None:
         count = self.st.count
         for i in range(int(count[es.OUT])):
-            self.log.append(events.of_record(self.st.out[i], self.now_ps))
+            self._hear(self.st.out[i])
         for i in range(int(count[es.DONE])):
             done = self.st.done[i]
             if done.kind == es.DONE_DELIVERED:
@@ -153,6 +154,12 @@ class EngineTarget:
             text = observe.error_text(q).replace(" ", "-")
             self._note(events.FAILED, {"reason": text})
 
+    def _hear(self, p: Any) -> None:
+        """A packet leaves: the kit hears it if it has the right addresses."""
+        own = p.opcode in (pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE)
+        if (p.src, p.dst, p.dst_qpn) == (0, 1, pk.ENDPOINT_QPN if own else QPN):
+            self.log.append(events.of_record(p, self.now_ps))
+
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.log.append(Event(self.now_ps, kind, fields))
 
@@ -166,7 +173,7 @@ def _state(given: parameters.Variants, rooms: Mapping[str, int]) -> es.State:
         peers=1,
         regions=1,
         port_rate_bps=RATE_BPS,
-        base_rtt_ps=BASE_RTT_PS,
+        base_rtt_ps=rooms["rtt_us"] * US,
         nominal_overhead=OVERHEAD,
         trimming=rooms["trimming"],
         must_post_receives=1,

@@ -50,8 +50,13 @@ _BY_KIND = {
     },
     "ack": {"psn": "psn", "syndrome": "reason", "msn": "msn"},
     "probe": {"psn": "psn", "probe_id": "ack_offset", "tx_timestamp": "timestamp"},
-    "request": {"id": "psn", "op": "reason", "port_status_mask": "imm"},
-    "response": {"id": "psn", "op": "reason"},
+    "request": {
+        "id": "psn",
+        "op": "reason",
+        "port_status_mask": "imm",
+        "tx_timestamp": "timestamp",
+    },
+    "response": {"id": "psn", "op": "reason", "tx_timestamp": "timestamp"},
 }
 _FLAGS = {
     "a": pk.ACK_REQ,

@@ -90,9 +90,9 @@ class Where:
         return f"{self.host} port {self.port}" if self.attributes is None else f"{self.attributes}"
 
 
-def verdict(rule: Rule, where: Where) -> Verdict:
-    """Run one rule; again if it fails, because the machine may have stalled: a real fault fails
-    each time.
+def verdict(rule: Rule, where: Where, always: Sequence[Rule] = ()) -> Verdict:
+    """Run one rule, beside those that hold `always`; again if it fails, because the machine may
+    have stalled: a real fault fails each time.
     """
     found: Verdict | None = None
     for _ in range(TRIES):
@@ -104,14 +104,14 @@ def verdict(rule: Rule, where: Where) -> Verdict:
                 return target
 
             try:
-                found = run(rule, make)
+                found = run(rule, make, always)
             except ConnectionError as error:
                 found = Verdict(rule, FAIL, f"the target left: {error}", rule.steps[-1])
             except ExchangeError:
                 if found is None:
                     raise
                 break  # it has left since
-        if found.outcome != FAIL:
+        if found.outcome != FAIL and not found.breaches:
             break
     assert found is not None
     return found

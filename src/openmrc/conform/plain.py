@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from openmrc.conform import outcome, script
+from openmrc.conform import script, whole
 from openmrc.conform.outcome import Outcome
 from openmrc.conform.run import run
 from openmrc.conform.script import Rule
@@ -39,9 +39,9 @@ def main(names: Sequence[str]) -> None:
     """Print the outcomes of these rules."""
     from openmrc.conform.engine import EngineTarget
 
-    known = {rule.name: rule for rule in script.rules()}
-    told = [outcome.of(run(known[name], EngineTarget)).as_dict() for name in names]
-    print(json.dumps(told))
+    known = {rule.name: rule for rule in script.rules() + script.rules(kind=script.ALWAYS)}
+    told = whole.hold([known[name] for name in names], lambda r, a: run(r, EngineTarget, a))
+    print(json.dumps([each.as_dict() for each in told]))
 
 
 if __name__ == "__main__":

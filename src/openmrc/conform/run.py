@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from openmrc.conform import events
 from openmrc.conform.events import Event
+from openmrc.conform.model.cutting import opcode
+from openmrc.conform.model.peer import Network, Requester, Responder
+from openmrc.conform.model.received import Told
+from openmrc.conform.model.watch import Breach, Watch
 from openmrc.conform.script import Rule, Step, Time
 from openmrc.engine import packet as pk
 from openmrc.engine import parameters
@@ -16,6 +20,7 @@ from openmrc.errors import InputError
 from openmrc.units import NS, US
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "not applicable"
+BURST = 16  # packets that a target in real time is sent at once
 EVENTS_MAX = 100_000  # of one rule: the limit for a target that never falls silent
 
 _PART = re.compile(r"(\d+)/(\d+)")
@@ -71,6 +76,8 @@ class Verdict:
     step: Step | None = None
     sent: Event | None = None
     came: Event | None = None
+    breaches: tuple[Breach, ...] = ()  # of rules that hold always
+    held: frozenset[str] = frozenset()  # names of those that had a packet to compare
 
 
 class NotApplicable(Exception):
@@ -85,14 +92,21 @@ class Failed(Exception):
         self.why, self.came = why, came
 
 
-def run(rule: Rule, make: Callable[[Mapping[str, int]], Target]) -> Verdict:
-    """Run one rule against a fresh target."""
+def run(
+    rule: Rule, make: Callable[[Mapping[str, int]], Target], always: Sequence[Rule] = ()
+) -> Verdict:
+    """Run one rule against a fresh target, beside those that hold `always`."""
     try:
         target = make(rule.settings)
     except InputError as error:
         return Verdict(rule, NOT_APPLICABLE, str(error))
-    exchange = Exchange(rule, target)
-    step = rule.steps[0]
+    watch = Watch(always, target, rule.settings)
+    said = _run(Exchange(rule, target, watch))
+    return replace(said, breaches=tuple(watch.breaches), held=frozenset(watch.held))
+
+
+def _run(exchange: Exchange) -> Verdict:
+    rule, step = exchange.rule, exchange.rule.steps[0]
     try:
         for step in rule.steps:
             exchange.do(step)
@@ -108,11 +122,14 @@ def run(rule: Rule, make: Callable[[Mapping[str, int]], Target]) -> Verdict:
 class Exchange:
     """A rule in progress."""
 
-    def __init__(self, rule: Rule, target: Target) -> None:
-        self.rule, self.target = rule, target
+    def __init__(self, rule: Rule, target: Target, watch: Watch) -> None:
+        self.rule, self.target, self._watch = rule, target, watch
         self.sent: Event | None = None
         self._since = 0  # index in the log at the last `send`, `post` or `port`
         self._heard = 0  # at the last `send`: earlier packets cannot answer it
+        self._stamps = 0  # packets that the kit has sent
+        self._peer: Responder | None = None  # the kit, where it serves
+        self._served = 0  # index in the log up to which it does
         self._used: set[int] = set()
         self._named: dict[str, Event] = {}
 
@@ -125,19 +142,24 @@ class Exchange:
         if step.word == "send":
             self._heard = self._since
         getattr(self, f"_{step.word}")(step)
+        self._watch.looks()
 
     def _wait(self, step: Step) -> None:
         self._until(self._at(step.time), lambda: False)
 
     def _post(self, step: Step) -> None:
         given = dict(self._fields(step, "receive"))
-        self.target.post(self._number("length", step.kind), given.get("imm"))
+        length, imm = self._number("length", step.kind), given.get("imm")
+        self._watch.posts(length, imm)
+        self.target.post(length, imm)
 
     def _receives(self, step: Step) -> None:
+        self._watch.receives(int(step.kind))
         self.target.receives(int(step.kind))
 
     def _port(self, step: Step) -> None:
         number, _, direction = step.kind.partition(" ")
+        self._watch.port(int(number), direction == "up")
         self.target.port(int(number), direction == "up")
 
     def _send(self, step: Step) -> None:
@@ -156,11 +178,59 @@ class Exchange:
         elif step.kind in ("sack", "nack") and self.rule.role == "requester":
             given = self._answer(step.kind, given, got)
         elif step.kind in ("data", "probe"):
-            given = {"ev": _DEFAULT_EV, "tx_timestamp": _DEFAULT_STAMP} | given
+            given = self._path() | given
         if given.get(events.FRAME) and events.FRAME in self.target.blind:
             raise NotApplicable("it is given packets, not frames")
-        self.sent = Event(self.target.now_ps, step.kind, given)
-        self.target.send(step.kind, given)
+        self._put(step.kind, given)
+
+    def _put(self, kind: str, given: dict[str, int]) -> None:
+        """The kit sends a packet, now."""
+        if "ev" in given:
+            given.setdefault("plane", given["ev"] >> 16)
+        self.sent = Event(self.target.now_ps, kind, given)
+        self._watch.sends(kind, given)
+        self.target.send(kind, given)
+        self._watch.looks()
+
+    def _arrive(self, step: Step) -> None:
+        """The kit is a whole requester, on a bad network."""
+        network, with_ = _network(step), self.rule.settings
+        exact = self.target.patience_ps == 0  # in real time other paths and classes overtake
+        planes, evs = (with_.get("planes", 2), with_.get("evs", 4)) if exact else (1, 1)
+        kit = Requester(self._told("responder"), network, planes, evs)
+        klass = pk.CLASS_DATA
+        for kind, fields in kit.packets(int(step.kind), self._watch.received):
+            before, klass = klass, fields.get("class", pk.CLASS_DATA)
+            if not exact and (klass != before or self._stamps % BURST == 0):
+                self._until(self.target.now_ps + self.target.settle_ps, lambda: False)
+            self._put(kind, self._path() | fields)
+
+    def _serve(self, step: Step) -> None:
+        """The kit is a whole responder, on a bad network, for a time."""
+        told = self._told("requester")
+        rtt_ps = self.target.rtt_ps - self.target.patience_ps  # what comes late must not be overdue
+        self._peer = self._peer or Responder(told, rtt_ps)
+        self._peer.network(_network(step))
+        end_ps, log = self._at(step.time), self.target.log
+        while self.target.now_ps < end_ps:
+            while self._served < len(log):
+                self._peer.hears(log[self._served])
+                self._served += 1
+            for kind, fields in self._peer.answers(self.target.now_ps):
+                self._put(kind, fields)
+            self.target.advance(min(end_ps, self._peer.next_at or end_ps))
+            self._watch.looks()
+
+    def _told(self, role: str) -> Told:
+        """What is agreed between the target, in this role, and the kit."""
+        with_, target = self.rule.settings, self.target
+        first, region, mpr = target.flow_psn[role], target.region[role], with_.get("mpr", 512)
+        return Told(first, target.pmtu, mpr, region, with_.get("max_wimm", 128))
+
+    def _path(self) -> dict[str, int]:
+        """The path and the time stamp of a packet, which tell it from the others."""
+        self._stamps += 1
+        return {"ev": _DEFAULT_EV, "tx_timestamp": _DEFAULT_STAMP + self._stamps & 0xFFFF}
 
     def _data(self, given: dict[str, int], part: int, of: int, at: int) -> dict[str, int]:
         """Fill in the headers of packet `part` of `of` with their correct values."""
@@ -168,15 +238,14 @@ class Exchange:
         length = given.get("dma_length", of * pmtu)
         again = given.get("rtx", 0)
         full = {
-            "opcode": _opcode(part, of, "imm" in given),
+            "opcode": opcode(part - 1, of, "imm" in given),
             "va": va + at + (part - 1) * pmtu,
             "rkey": rkey,
             "dma_length": length,
             "length": min(pmtu, length - (part - 1) * pmtu),
-            "ev": _DEFAULT_EV,
-            "tx_timestamp": _DEFAULT_STAMP,
             "class": pk.CLASS_RETRANSMIT if again else pk.CLASS_DATA,
-        } | given
+        }
+        full |= self._path() | given
         if given.get("trimmed") or given.get("trimmed_lasthop"):
             full |= {"length": 0, "class": pk.CLASS_CONTROL}
         return full
@@ -212,11 +281,8 @@ class Exchange:
         def is_there() -> bool:
             found[:] = [
                 i
-                for i, event in enumerate(self.target.log)
-                if i >= self._heard
-                and i not in self._used
-                and event.kind == step.kind
-                and self._fits(step, event)
+                for i, event in enumerate(self.target.log[self._heard :], self._heard)
+                if i not in self._used and event.kind == step.kind and self._fits(step, event)
             ][:1]
             return bool(found)
 
@@ -293,8 +359,13 @@ class Exchange:
         """Let time pass until a condition holds, at most until `end_ps`."""
         while not holds() and self.target.now_ps < end_ps:
             self.target.advance(end_ps)
+            self._watch.looks()
             if len(self.target.log) > EVENTS_MAX:
                 raise Failed(f"more than {EVENTS_MAX:,} packets", self.target.log[-1])
+
+
+def _network(step: Step) -> Network:
+    return Network(**{name: int(value) for name, _, value in step.conditions})
 
 
 def rto_ps(told_ps: int, rtt_ps: int) -> int:
@@ -310,12 +381,3 @@ def _signed(difference: int, bits: int) -> int:
     """A difference of two numbers that wrap."""
     half = 1 << (bits - 1)
     return (difference + half & 2 * half - 1) - half
-
-
-def _opcode(part: int, of: int, with_imm: bool) -> int:
-    """The opcode of packet `part` of `of` (MRC 2.3)."""
-    if of == 1:
-        return pk.WRITE_ONLY_IMM if with_imm else pk.WRITE_ONLY
-    if part == of:
-        return pk.WRITE_LAST_IMM if with_imm else pk.WRITE_LAST
-    return pk.WRITE_FIRST if part == 1 else pk.WRITE_MIDDLE

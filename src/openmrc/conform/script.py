@@ -19,6 +19,9 @@ the settings that the target needs. The statements:
     post BYTES [imm=N]                    the target's application writes
     receives N                            it has this many receives posted
     port N down|up                        a port of the target
+    arrive N CHANCE=PERCENT ...           the kit sends messages of N packets, by a network that
+                                          loses, until all have come: see `model.peer`
+    serve TIME CHANCE=PERCENT ...         the kit answers as a whole responder, by such a network
     each KIND ...: ...                    for captures alone: see `passive`
     for i in 0..15: ...; ...              these statements once for each number, both ends included;
                                           "{i}", "{i+1}" and "{2*i}" are the number, or follow it
@@ -39,8 +42,9 @@ from openmrc.errors import InputError
 
 ROLES = ("requester", "responder")
 SOURCES = ("MRC", "row", "IBTA", "UET")  # public text, our choice, what MRC builds on
-_WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each"}
-_OF_CAPTURES = "capture-"  # prefix of the groups whose rules check captures
+_WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each", "arrive", "serve"}
+OF_CAPTURES = "capture-"  # prefix of the groups whose rules check captures
+ALWAYS = "always-"  # and of those whose rules hold in every exchange
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
 _TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
 _FOR = re.compile(r"for i in (\d+)\.\.(\d+):(.*)")
@@ -81,13 +85,13 @@ class Rule:
     steps: tuple[Step, ...] = ()
 
 
-def rules(role: str | None = None, of_captures: bool = False) -> list[Rule]:
+def rules(role: str | None = None, kind: str = "") -> list[Rule]:
     """Return the kit's own rules, of one role or of both, in the order of their files: those with
-    an exchange, or those that check a capture.
+    an exchange, or of another kind.
     """
     found = []
     for group, text in sorted(_files()):
-        if group.startswith(_OF_CAPTURES) == of_captures:
+        if kind == next((one for one in (ALWAYS, OF_CAPTURES) if group.startswith(one)), ""):
             found += read(group, text)
     return [rule for rule in found if role in (None, rule.role)]
 
@@ -185,6 +189,8 @@ def _step(number: int, line: str, word: str, rest: str) -> Step:
         return Step(number, line, word, "", time=_time(rest))
     kind, words = words[0], words[1:]
     conditions, time, name = [], None, ""
+    if word == "serve":
+        time = _time(kind)
     while words:
         head = words.pop(0)
         if head in ("within", "for") and words:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from openmrc.conform import outcome
+from openmrc.conform import whole
 from openmrc.conform.network import EVS, Where, verdict
 from openmrc.conform.outcome import Outcome
 from openmrc.conform.script import Rule
@@ -27,7 +27,7 @@ def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
     """
     with where.opened(where.planes, EVS):
         pass
-    return [outcome.of(verdict(rule, where)) for rule in rules]
+    return whole.hold(rules, lambda rule, always: verdict(rule, where, always))
 
 
 @contextlib.contextmanager

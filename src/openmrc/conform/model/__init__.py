@@ -1,0 +1,1 @@
+"""A model of both ends of a queue pair: what a target must say, by all that was done to it."""

@@ -1,0 +1,88 @@
+"""What both halves of a queue pair share: the target, the planes that are up, the packets that the
+kit has sent, and the time that stamps tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openmrc.conform.events import Event
+from openmrc.conform.model.received import Snapshot
+
+STAMP_PS = 128_000  # MRC 2.5
+
+
+@dataclass
+class Sent:
+    """A packet of the kit, what must come of it, and what came."""
+
+    event: Event
+    kind: str
+    fields: Mapping[str, int]
+    right: dict[str, int]
+    after: Snapshot
+    answers: Counter[str] = field(default_factory=Counter)
+
+
+class Between:
+    """The target, in one exchange. In virtual time all is `exact`; in real time answers come a
+    little later, and cross other packets.
+    """
+
+    def __init__(self, target: Any, with_: Mapping[str, int]) -> None:
+        self.target, self.with_ = target, with_
+        self.exact = target.patience_ps == 0
+        self.planes = with_.get("planes", 2)
+        self.all_up = (1 << self.planes) - 1
+        self.trims = bool(with_.get("trimming", 1) and with_.get("trim_nack", 1))
+        self.sent: list[Sent] = []
+        self._masks = [(-1, self.all_up, self.all_up)]  # time, own ports up, the peer's
+        self._stamp: tuple[int, int] | None = None  # time and stamp of a packet
+
+    @property
+    def now_ps(self) -> int:
+        """The time."""
+        return int(self.target.now_ps)
+
+    @property
+    def own_up(self) -> int:
+        """Mask of the target's ports that are up."""
+        return self._masks[-1][1]
+
+    @property
+    def peers_up(self) -> int:
+        """Mask of the ports that the kit has up, as the target was told."""
+        return self._masks[-1][2]
+
+    @property
+    def up(self) -> int:
+        """Mask of the planes that are up at both ends."""
+        return self.own_up & self.peers_up
+
+    def last(self, kind: str) -> Sent | None:
+        """The packet that the kit has sent last, if it is of this kind."""
+        return self.sent[-1] if self.sent and self.sent[-1].kind == kind else None
+
+    def turns(self, own: int, peers: int) -> None:
+        """Ports go down or come up."""
+        self._masks.append((self.now_ps, own, peers))
+
+    def is_up(self, at_ps: int, plane: int) -> int:
+        """Whether a plane was up at both ends, now or as long ago as a packet may take."""
+        since = at_ps - self.target.patience_ps
+        now = [m for m in self._masks if m[0] <= since][-1:]
+        later = [m for m in self._masks if m[0] > since]
+        states = self._masks[-1:] if self.exact else now + later
+        return int(any(own & peers & 1 << plane for _, own, peers in states))
+
+    def stamped(self, event: Event) -> dict[str, int]:
+        """The time stamp of a packet, by that of the first one."""
+        if not self.exact:
+            return {}
+        stamp, said = event.at_ps // STAMP_PS, event.fields["tx_timestamp"]
+        if self._stamp is None:
+            self._stamp = stamp, said
+        return {"tx_timestamp": stamp - self._stamp[0] + self._stamp[1] & 0xFFFF}

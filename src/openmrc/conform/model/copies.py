@@ -1,0 +1,100 @@
+"""The transmissions of a requester's packets: why one goes again, and how evenly paths carry them
+(rows 7, 8, 13).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+OVERDUE_RTTS = 1.25  # an answer takes a round trip, and a quarter for what differs (row 7)
+TOGETHER_RTTS = 1  # copies of what took one path leave within this time
+LATELY_RTTS = 2
+
+
+@dataclass
+class Copy:
+    """The last transmission of a packet."""
+
+    at_ps: int
+    ev: int
+    plane: int
+    trial: bool  # not trimmable though others are: it tries a path (row 11)
+    first: bool
+    refused: bool = False
+
+
+class Copies:
+    """The transmissions of one queue pair."""
+
+    def __init__(self, planes: int, rtt_ps: int, trimming: bool) -> None:
+        self._rtt_ps, self._trimming = rtt_ps, trimming
+        self._last: dict[int, Copy] = {}
+        self._lost: list[Copy] = []  # what went again because it was overdue
+        self._delivered_ps: dict[int, int] = {}  # by plane
+        self._proven: dict[int, Copy] = {}  # by plane: of what has come, the copy that left last
+        self._bad: set[int] = set()  # paths that lost something
+        self._by_plane: Counter[int] = Counter(dict.fromkeys(range(planes), 0))
+        self._by_ev: dict[int, Counter[int]] = {}
+        self.planes_calm = self.evs_calm = True
+        self._refusals = False
+
+    def refused(self, seq: int, ev: int) -> None:
+        """A NACK has come."""
+        self.evs_calm, self._refusals = False, True
+        if copy := self._last.get(seq):
+            copy.refused = copy.refused or copy.ev == ev
+
+    def reflected(self, ev: int, marked: bool, now_ps: int) -> None:
+        """A SACK has come, of a packet on this path."""
+        self._delivered_ps[ev >> 16] = now_ps
+        self.evs_calm = self.evs_calm and not marked
+
+    def came(self, seqs: set[int]) -> None:
+        """Packets are known received; those that were sent once say which path delivers."""
+        for copy in (self._last[seq] for seq in sorted(seqs) if seq in self._last):
+            known = self._proven.get(copy.plane)
+            if copy.first and (known is None or copy.at_ps > known.at_ps):
+                self._proven[copy.plane] = copy
+
+    def sends(self, seq: int, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
+        """A packet leaves; what is known of its reason and of its path."""
+        right: dict[str, int] = {}
+        before = self._last.get(seq)
+        if before is not None and p["rtx"]:
+            right = self._again(before, p, now_ps, up)
+        self._by_plane[p["plane"]] += 1
+        if self.planes_calm:
+            counts = self._by_plane
+            right["plane_lead"] = counts[p["plane"]] - min(counts.values())
+        evs = self._by_ev.setdefault(p["plane"], Counter())
+        if not p["rtx"]:
+            evs[p["ev"]] += 1
+            if self.evs_calm and self.planes_calm:
+                right["ev_lead"] = evs[p["ev"]] - min(evs.values())
+        trial = bool(p["no_trim"] and self._trimming)
+        self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
+        return right
+
+    def _again(self, before: Copy, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
+        """Why a packet goes again, and whether on another plane than the one that lost it."""
+        if before.refused or before.trial:
+            return {"reason": 1}
+        self.planes_calm = self.evs_calm = False
+        overdue = now_ps - before.at_ps >= OVERDUE_RTTS * self._rtt_ps
+        since = now_ps - TOGETHER_RTTS * self._rtt_ps
+        beside = any(one.plane == before.plane and one.at_ps >= since for one in self._lost)
+        down = not up >> before.plane & 1
+        if overdue:
+            self._lost.append(Copy(now_ps, before.ev, before.plane, False, False))
+        right = {"reason": int(overdue or beside or down)}
+        lately = now_ps - LATELY_RTTS * self._rtt_ps
+        others = [k for k, at in self._delivered_ps.items() if k != before.plane and at > lately]
+        if any(up >> k & 1 for k in others):
+            right["same_plane"] = int(p["plane"] == before.plane)
+        self._bad.add(before.ev)
+        proven = self._proven.get(p["plane"])
+        if overdue and proven and not self._refusals and proven.ev not in self._bad:
+            right["ev"] = proven.ev
+        return right

@@ -1,0 +1,163 @@
+"""A target as a requester: what each packet that it sends must say, and when it may leave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from openmrc.conform.events import Event
+from openmrc.conform.model import posted
+from openmrc.conform.model.between import Between
+from openmrc.conform.model.copies import Copies
+from openmrc.conform.model.window import Window
+from openmrc.engine import packet as pk
+from openmrc.units import US
+
+FOLLOWS_PS = 2 * US  # a packet that could follow has followed by then (in virtual time)
+
+
+class Sending:
+    """The requester of a target."""
+
+    def __init__(self, link: Between) -> None:
+        target, with_ = link.target, link.with_
+        va, rkey, _ = target.region["requester"]
+        self._link = link
+        self.posted = posted.Posted(
+            posted.Told(
+                target.flow_psn["requester"],
+                target.pmtu,
+                with_.get("mpr", 512),
+                va,
+                rkey,
+                with_.get("max_wimm", 128),
+                bool(with_.get("dynamic_mpr")),
+            )
+        )
+        rate_bps = getattr(target, "rate_bps", 0) * link.planes  # 0: nobody knows it
+        self._window: Window | None = None
+        if link.exact and rate_bps:
+            self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
+        self._copies = Copies(link.planes, target.rtt_ps, link.trims)
+        self._busy_ps = 0  # when it last had something to do
+        self.waiting: Event | None = None  # data that asked for nothing
+        self._probe_ids: set[int] = set()
+        self._evs: dict[int, set[int]] = {}
+        self._completions = 0
+
+    # --- what is done to it
+
+    def hears(self, kind: str, p: Mapping[str, int]) -> dict[str, int]:
+        """A SACK, NACK or ACK arrives: what must come of it."""
+        self._busy_ps = self._link.now_ps
+        heard = self.posted.hears(kind, p)
+        if heard and kind == "nack":
+            seq = self.posted.sequence(p["nack_psn"], self.posted.una)
+            self._copies.refused(seq, p.get("entropy", 0))
+        elif heard and kind == "sack":
+            self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
+        if heard:
+            self._copies.came(heard.fresh)
+        if heard and self._window:
+            self._clock(self._window, kind, p, heard)
+        return {"completions": heard.acked if heard else 0} if self._link.exact else {}
+
+    def disturbed(self) -> None:
+        """Ports have changed: the window, and the turns of planes, are not known any more."""
+        self.waiting = self._window = None
+        self._copies.planes_calm = False
+
+    def idle(self) -> dict[str, int] | None:
+        """Before an answer changes anything: was there something that could leave? None while it
+        may be about to.
+        """
+        w, q = self._window, self.posted
+        if not w or self._link.now_ps <= self._busy_ps + FOLLOWS_PS or q.una == q.new:
+            return None
+        return {"may_send": int(w.flying < w.bytes - w.spare - 1 and q.may_send)}
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the packet that asked for nothing was not followed in time."""
+        one = self.waiting
+        late = one is not None and self._link.now_ps > one.at_ps + FOLLOWS_PS
+        return late and not self.posted.ended
+
+    def _clock(self, w: Window, kind: str, p: Mapping[str, int], heard: posted.Heard) -> None:
+        """An answer moves the window."""
+        now, q = self._link.now_ps, self.posted
+        if kind == "nack":
+            seq = q.sequence(p["nack_psn"], q.una)
+            reason = p.get("nack_reason")
+            if w.answers(seq, p.get("entropy", 0)):
+                if reason == pk.NACK_TRIMMED:
+                    w.trimmed(seq, now)
+                elif reason == pk.NACK_TRIMMED_LASTHOP:
+                    self._window = None
+                else:
+                    w.refused(seq)
+            w.hears(now)
+            return
+        w.hears(now)
+        if kind == "ack":
+            w.acked(heard.fresh, heard.units)
+            return
+        if p.get("rcv_cwnd_pen") or p.get("restore_cwnd"):
+            self._window = None
+        cack = q.sequence(p["cack_psn"], q.una - 1)
+        rtt = w.sample(cack + p.get("ack_psn_offset", 0), p, heard.said, now)
+        w.acked(heard.fresh, heard.units)
+        w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now)
+
+    # --- what it does
+
+    def on_data(self, event: Event) -> dict[str, int]:
+        """Data leaves."""
+        p = event.fields
+        first = self.posted.una == self.posted.new
+        seq = self.posted.sequence(p["psn"], self.posted.una)
+        right = self.posted.sends(p) | self._place(event)
+        self._busy_ps = event.at_ps
+        if self._window and p["rtx"] and self._window.flies(seq):
+            self._window = None  # it was judged lost, or is in doubt
+        if self._link.exact:
+            right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
+        if w := self._window:
+            right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + 0.5)}
+            w.sends(seq, p, event.at_ps, first)
+        if self._link.exact:
+            self.waiting = None if p["a"] or p["rtx"] else event
+        if not self._link.with_.get("trim_nack", 1):
+            right["no_trim"] = 1
+        elif self._link.exact and not self._probe_ids:  # a trial of a path is not trimmed (row 11)
+            right["no_trim"] = 0 if self._link.with_.get("trimming", 1) else 1
+        if not self._link.exact:  # planes are read one by one, and answers may cross it
+            unsure = {"new_psn", "sent_before", "shown"}
+            unsure |= {"window"} if self._link.with_.get("dynamic_mpr") else set()
+            right = {name: value for name, value in right.items() if name not in unsure}
+        return right
+
+    def on_probe(self, event: Event) -> dict[str, int]:
+        """A probe leaves."""
+        p = event.fields
+        right = self._place(event) | {"known_id": int(p["probe_id"] in self._probe_ids)}
+        right["ended"] = int(self.posted.ended)
+        self._probe_ids.add(p["probe_id"])
+        return right
+
+    def on_completion(self, event: Event) -> dict[str, int]:
+        """A write has completed."""
+        right = {"id": self._completions, "acked": int(event.fields["id"] < self.posted.acked)}
+        self._completions += 1
+        return right
+
+    def _place(self, event: Event) -> dict[str, int]:
+        """The path of data or of a probe, and the time that it says."""
+        p = event.fields
+        right = {"plane_up": self._link.is_up(event.at_ps, p["plane"])}
+        evs = self._evs.setdefault(p["plane"], set())
+        evs.add(p["ev"])
+        right |= {"paths": len(evs), "evs": self._link.with_.get("evs", 4)}
+        if self._link.exact:
+            right["ev_plane"] = p["ev"] >> 16
+        return right | self._link.stamped(event)

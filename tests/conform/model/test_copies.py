@@ -1,0 +1,43 @@
+"""Why packets go again, and how evenly paths carry them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openmrc.conform.model.copies import Copies
+
+RTT = 100
+
+
+def sent(c: Copies, seq: int, at: int, ev: int, rtx: int = 0) -> dict[str, Any]:
+    p = {"ev": ev, "plane": ev >> 16, "rtx": rtx, "no_trim": 0}
+    return c.sends(seq, p, at, 0b11)
+
+
+def test_a_packet_goes_again_if_it_was_refused_or_is_overdue() -> None:
+    c = Copies(2, RTT, trimming=True)
+    for seq in range(3):
+        sent(c, seq, 0, seq % 2 << 16)
+    assert sent(c, 0, 100, 0x1_0000, rtx=1)["reason"] == 0
+    c.refused(1, 0x1_0000)
+    assert sent(c, 1, 100, 0, rtx=1)["reason"] == 1
+    assert sent(c, 2, 125, 0x1_0000, rtx=1)["reason"] == 1
+
+
+def test_what_is_overdue_avoids_the_plane_if_another_delivers() -> None:
+    c = Copies(2, RTT, trimming=True)
+    sent(c, 0, 0, 1)
+    sent(c, 1, 0, 0x1_0001)
+    assert "same_plane" not in sent(c, 0, 130, 1, rtx=1)
+    c.reflected(0x1_0001, marked=False, now_ps=130)
+    assert sent(c, 0, 260, 1, rtx=1)["same_plane"] == 1
+
+
+def test_planes_and_paths_lead_by_one() -> None:
+    c = Copies(2, RTT, trimming=True)
+    right = [sent(c, k, k, ev) for k, ev in enumerate([1, 0x1_0001, 2, 3])]
+    assert [r["plane_lead"] for r in right] == [1, 0, 1, 2]
+    assert [r["ev_lead"] for r in right] == [0, 0, 0, 0]
+    assert sent(c, 9, 9, 3)["ev_lead"] == 1
+    c.reflected(3, marked=True, now_ps=10)
+    assert "ev_lead" not in sent(c, 10, 10, 3)

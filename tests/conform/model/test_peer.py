@@ -1,0 +1,57 @@
+"""The kit as a whole peer, on a bad network that is drawn from a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from openmrc.conform.events import Event
+from openmrc.conform.model.peer import Network, Requester, Responder
+from openmrc.conform.model.received import Received, Told
+
+TOLD = Told(first_psn=10, pmtu=1024, mpr=128, region=(1 << 32, 7, 1 << 20))
+RTT = 1000
+
+
+def test_a_requester_sends_until_all_has_come() -> None:
+    held = Received(TOLD)
+    network = Network(seed=3, loss=20, trim=10, mark=10, twice=10, late=50)
+    kinds: Counter[str] = Counter()
+    for kind, p in Requester(TOLD, network, 2, 4).packets(100, held):
+        kinds[kind + "+trimmed" * bool(p.get("trimmed") or p.get("trimmed_lasthop"))] += 1
+        if kind == "data":
+            held.take(p)
+    assert held.now.cack == held.now.high >= 99
+    assert held.now.end == held.now.high + 1
+    assert kinds["data+trimmed"] > 5
+    assert kinds["data"] > 100
+    assert kinds["probe"] > 0
+
+
+def data(psn: int, **more: int) -> Event:
+    fields = {"psn": psn, "opcode": 0xCA, "va": 0, "dma_length": 8, "length": 8, "ev": 5}
+    return Event(0, "data", fields | {"plane": 1, "tx_timestamp": 9, "no_trim": 0} | more)
+
+
+def test_a_responder_answers_a_round_trip_later() -> None:
+    r = Responder(TOLD, RTT)
+    r.network(Network())
+    r.hears(data(10, a=1))
+    assert list(r.answers(RTT - 1)) == []
+    [(_, sack), (_, ack)] = r.answers(RTT)
+    assert (sack["cack_psn"], sack["entropy"], sack["tx_timestamp"], ack["msn"]) == (10, 5, 9, 0)
+
+
+def test_its_network_loses_trims_marks_and_repeats() -> None:
+    for network, kinds in [
+        (Network(loss=100), []),
+        (Network(loss=100, plane=0), ["sack", "ack"]),
+        (Network(trim=100), ["nack"]),
+        (Network(twice=100), ["sack", "ack", "sack", "ack"]),
+    ]:
+        r = Responder(TOLD, RTT)
+        r.network(network)
+        r.hears(data(10, a=1))
+        assert [kind for kind, _ in r.answers(2 * RTT)] == kinds
+    r.network(Network(mark=100))
+    r.hears(data(11, a=1, msn=1))
+    assert [p["m"] for kind, p in r.answers(2 * RTT) if kind == "sack"] == [1]

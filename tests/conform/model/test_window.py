@@ -1,0 +1,54 @@
+"""The window of NSCC, by the numbers of MRC 4.6."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.conform.model.window import Window
+from openmrc.units import US
+
+T, RATE = 8 * US, 100 * 10**9  # a BDP of 100,000 bytes
+
+
+def window(flying: int = 100) -> Window:
+    w = Window(RATE, T, 1024, trimming=True)
+    for seq in range(flying):
+        p = {"length": 1024, "tx_timestamp": seq, "rtx": 0, "ev": 1}
+        w.sends(seq, p, 0, first=seq == 0)
+    return w
+
+
+def test_it_begins_with_one_and_a_half_bdp() -> None:
+    w = window()
+    assert (w.bytes, w.flying) == (150_000, 100 * 1112)
+
+
+def test_a_trim_takes_a_packet() -> None:
+    w = window()
+    w.trimmed(3, T)
+    assert (w.bytes, w.flying, w.flies(3), w.flies(4)) == (150_000 - 1112, 99 * 1112, False, True)
+
+
+def test_marks_with_delay_above_the_target_shrink_it_once_a_round_trip() -> None:
+    w = window()
+    for k in range(400):
+        w.on_sack(0, 2 * T, True, 2 * T + k)
+    assert w.bytes == pytest.approx(150_000 * (1 - 0.8 * (1 - 0.75 / 0.7597)), rel=0.01)
+    shrunk = w.bytes
+    w.on_sack(0, 2 * T, True, 2 * T + 401)
+    assert w.bytes == shrunk
+
+
+def test_a_sample_names_its_copy() -> None:
+    w = window()
+    own = {"ack_psn_offset": 0, "sack_offset": 1, "tx_timestamp": 5}
+    assert w.sample(5, own, 1, T) == T
+    assert w.sample(5, own | {"pr": 1}, 1, T) is None
+    header = {"ack_psn_offset": 2, "sack_offset": 1, "sack_bitmap": 0b1}
+    assert w.sample(5, own | header, 1, T) is None
+    w.acked({5}, 1)
+    assert w.sample(5, own, 2, T) is None  # a second copy
+    w.sends(6, {"length": 1024, "tx_timestamp": 600, "rtx": 1, "ev": 1}, T, first=False)
+    assert w.sample(6, own | {"tx_timestamp": 6}, 1, 2 * T) is None
+    assert w.sample(6, own | {"tx_timestamp": 600}, 1, 2 * T) == T
+    assert w.sample(7, own, 1, 2 * T) is None  # a retransmission overtook it
