@@ -347,11 +347,12 @@ def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
     assert "was not written by mrc run --out" in capsys.readouterr().err
 
 
-def test_what_was_lost_before_a_time_is_left_out(
+def test_what_is_still_broken_is_told_from_any_time_on(
     dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (answer,) = why(dead, tmp_path, capsys, "--since", "51us")
-    assert answer["findings"] == []
+    (finding,) = answer["findings"]
+    assert (finding["where"], finding["ended_us"][1]) == (DEAD["where"], None)
 
 
 @pytest.mark.parametrize("where", ["nic 3 plane 1 > t0", "nic 7 plane 0 < t0"])

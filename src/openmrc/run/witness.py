@@ -1,4 +1,4 @@
-"""What the senders of a run tell of their paths, binned: the basis of `mrc why`.
+"""What the senders of a run tell of their paths, binned.
 
 MRC's senders keep track of each path: how many packets took it, which were lost, when it was set
 aside and when it returned to service, and which probes of it were not answered (rows 10 and 11 of
@@ -16,7 +16,7 @@ up. A loss that proves to be none, because the packet or the answer only came la
 however late that is.
 
 Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
-and what ports counted in ticks, four in a bin: the basis of `mrc why --by model`. Where bins are
+and what ports counted in ticks, four in a bin: the basis of `mrc why`. Where bins are
 used up, ticks in which little happened are merged: a run may go on for long for its last packet.
 
 A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing

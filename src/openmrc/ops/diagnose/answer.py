@@ -40,6 +40,7 @@ class Place(NamedTuple):
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
     downs: int  # how often a NIC saw a port of its own there go down
+    narrow: bool = False  # it passes small packets, and loses large ones
 
 
 def places(search: Search) -> list[Place]:
@@ -75,7 +76,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, -(-int(told.sum()) // TOLD_BY_PORTS),
+        paths, -(-int(told.sum()) // TOLD_BY_PORTS), main.level == NARROW,
     )  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
     """Whether no data came through, as senders know, or nothing at all, as ports count."""
     row = search.table.rows[fault.component]
     passed = None if row.others else search.counters.passed(row, fault.spans_us)
-    return rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0])
+    return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
 
 
 def _as_counted(

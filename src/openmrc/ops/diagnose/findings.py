@@ -1,10 +1,10 @@
-"""What the model says of a run, as findings: `mrc why --by model`."""
+"""What the model says of a run, as findings."""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from openmrc.fabric import places as fabric_places
 from openmrc.ops import causes
@@ -14,9 +14,9 @@ from openmrc.ops.diagnose.components import table
 from openmrc.ops.diagnose.hashed import narrowed
 from openmrc.ops.diagnose.reading import observed
 from openmrc.ops.diagnose.search import Search
+from openmrc.ops.diagnose.watch import Watched, watched
+from openmrc.ops.finding import Finding, Window
 from openmrc.ops.records import Record
-from openmrc.ops.together import Finding
-from openmrc.ops.why import Window
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,22 +24,29 @@ if TYPE_CHECKING:
 KEPT = 4  # records whose places are kept: a page asks for each job
 
 
-def by_model(record: Record, seen: Record, window: Window) -> list[Finding]:
-    """Return the places that the model says broke, of those that were broken in a window."""
-    del seen  # the model explains all losses of a run at once
+class Diagnosis(NamedTuple):
+    """The places that broke in a run, and those to watch."""
+
+    places: tuple[Place, ...]
+    watched: tuple[Watched, ...]
+
+
+def findings(record: Record, window: Window) -> list[Finding]:
+    """Return the places that broke, of those that were broken in a window."""
     return [
         _finding(record, it, window.qps)
-        for it in found(record)
+        for it in diagnosed(record).places
         if it.since_us[1] <= window.until_us and it.until_us[1] >= window.from_us
     ]
 
 
 @functools.lru_cache(maxsize=KEPT)
-def found(record: Record) -> tuple[Place, ...]:
-    """Return the places that broke in a run."""
+def diagnosed(record: Record) -> Diagnosis:
+    """Return the places that broke in a run, and those to watch."""
     search = Search(observed(record), table(record.known, record.outline, record.fabric))
     search.search()
-    return tuple(narrowed(record, it) for it in places(search))
+    # Places are found by taking faults away for a while.
+    return Diagnosis(tuple(narrowed(record, it) for it in places(search)), tuple(watched(search)))
 
 
 def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
@@ -64,9 +71,16 @@ def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
         aside_us=round(aside_us, 3),
         downs=it.downs,
         times=it.times,
+        narrow_bytes=_narrow_bytes(record, paths) if it.narrow else 0,
         began_us=(it.since_us[0], it.since_us[1] + record.rtt_us),
         ended_us=(it.until_us[0], over_us if math.isfinite(over_us) else None),
     )
+
+
+def _narrow_bytes(record: Record, paths: set[tuple[int, int]]) -> int:
+    """The payload of the smallest packets that these paths lose while they pass smaller ones."""
+    rows = record.paths.select("qp", "ev", "narrow_bytes").rows()
+    return min((size for qp, ev, size in rows if size > 0 and (qp, ev) in paths), default=0)
 
 
 def _ends(record: Record, it: Place) -> tuple[str, ...]:
