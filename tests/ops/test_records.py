@@ -10,7 +10,7 @@ import pytest
 from openmrc.errors import InputError
 from openmrc.ops.records import read
 from openmrc.report.result import simulate
-from openmrc.run.witness import COUNTED
+from openmrc.run.ports import COUNTED
 from openmrc.scenario.scenario import parse_scenario
 
 SMALL = """

@@ -34,7 +34,9 @@ def record(**changes: Any) -> Record:
     events = pl.DataFrame({"event": ["set aside"], "qp": [3], "ev": [0]})
     paths = pl.DataFrame({"first_us": [30.0], "last_us": [40.0], "lost": [2]})
     none = pl.DataFrame({"port": [], "dropped": []}, schema={"port": pl.Int64, "dropped": pl.Int64})
-    made = Record("mrc", FABRIC, SUMMARY, flows, None, events, paths, port_counts=none)
+    made = Record(
+        "mrc", FABRIC, SUMMARY, flows, None, events, paths, account=none, port_counts=none
+    )
     return replace(made, **changes)
 
 
@@ -50,7 +52,7 @@ def told(*found: Finding, window: Window = ALWAYS, **changes: Any) -> str:
         ({"ended_us": (80.0, None)}, "let nothing through from 20us on; 40"),
         ({"dead": False, "rate": 0.0213}, "lost 2.1 % of packets from 20us to 80us; 40"),
         ({"times": 3}, "let nothing through 3 times from 20us to 80us; 40"),
-        ({"downs": 2}, "was down 2 times from 20us to 80us, as its NICs saw; 40"),
+        ({"downs": 2}, "was down 2 times from 20us to 80us, as its ports saw; 40"),
         ({"narrow_bytes": 4096}, "passes 120 B and loses 4,096 B of data (MTU?) from 20us to"),
         ({}, "were lost, 8 paths of 4 queue pairs were set aside, and all are back since 120us."),
         ({"back": 0}, "8 paths of 4 queue pairs were set aside, and none is back."),
@@ -61,6 +63,7 @@ def told(*found: Finding, window: Window = ALWAYS, **changes: Any) -> str:
         ({"one_of": ("nic 7",) * 5}, "nic 7, nic 7, nic 7 or 2 more let nothing through from"),
         ({"where": "plane 1 t0 1 > t1 *"}, "Plane 1 t0 1 to t1 * let nothing through"),
         ({"where": "nic 3 plane * < t0"}, "T0 to nic 3 plane * let nothing through"),
+        ({"where": f"{LINK}, nic 7"}, "Plane 1 t0 1 to t1 3 and nic 7 let nothing through"),
     ],
 )
 def test_each_place_has_its_sentence(changes: dict[str, Any], said: str) -> None:
@@ -102,15 +105,15 @@ def test_full_queues_are_congestion() -> None:
 def test_the_worst_stands_first_in_the_report() -> None:
     gray = replace(CUT, where="plane 0 t0 1", dead=False, aside_us=900.0)
     unsure = replace(CUT, one_of=("nic 7",), aside_us=1.0)
-    rows = harm.ranked(record(), Answer("mrc", True, (CUT, unsure, gray), ""))
+    rows = harm.ranked(record(account=None), Answer("mrc", True, (CUT, unsure, gray), ""))
     assert [(row.where, row.what) for row in rows] == [
         ("plane 0 t0 1", "lossy"),
         (LINK, "dead"),
         (LINK, "one of 2"),
     ]
-    unknown = record()
-    assert harm.title(unknown, rows) == "mrc: its senders keep no account of paths"
-    known = replace(unknown, account=pl.DataFrame())
+    unknown = record(account=None)
+    assert harm.title(unknown, []) == "mrc: its senders keep no account of paths"
+    known = record()
     assert harm.title(known, rows) == "mrc: 3 places broke, and no queue pair failed"
     assert harm.title(known, []) == "mrc: nothing broke"
     assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
@@ -118,8 +121,8 @@ def test_the_worst_stands_first_in_the_report() -> None:
 
 def test_what_keeps_no_account_names_the_places_that_are_too_narrow() -> None:
     lines = ["nic 1 plane 1: MTU?", "nic 5 plane 0: MTU?"]
-    answer = why(record(summary=SUMMARY | {"narrow_paths": lines}))
-    assert not answer.knows
+    answer = why(record(account=None, summary=SUMMARY | {"narrow_paths": lines}))
+    assert not answer.findings
     assert (
         "3 packets were sent again. Across nic 1 plane 1: MTU? Across nic 5 plane 0: MTU? Of other"
         " losses senders keep no account here; probes could." in answer.text

@@ -138,7 +138,7 @@ def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:
 def test_bins_are_joined_and_nothing_is_lost_by_it(
     monkeypatch: pytest.MonkeyPatch, dead: Result
 ) -> None:
-    monkeypatch.setattr("openmrc.run.witness.BINS_MAX", 2)
+    monkeypatch.setattr("openmrc.run.ports.BINS_MAX", 2)
     coarse = ran(fault=[DEAD])
     assert coarse.links["from_us"].n_unique() <= 2
     assert coarse.links["packets"].sum() == dead.links["packets"].sum()
@@ -245,9 +245,10 @@ def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert kept + run.testimony.events_left_out >= run.counters["assumed_bad"]
 
 
-def test_who_keeps_no_account_of_paths_is_not_watched() -> None:
+def test_of_who_keeps_no_account_of_paths_ports_are_watched() -> None:
     (single,) = ran(transport={"paths": "oblivious"}).transports
-    assert single.testimony is None
+    assert single.testimony is not None
+    assert not single.testimony.account
 
 
 def why(result: Result, directory: Path, capsys: Any, *options: str) -> Any:
@@ -391,7 +392,7 @@ def test_who_knows_no_paths_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
     oblivious = ran(transport={"paths": "oblivious"}, fault=[lossy])
     (answer,) = why(oblivious, tmp_path, capsys)
     assert (answer["paths_known"], answer["nothing_broke"]) == (False, False)
-    assert "endpoints cannot say where" in answer["text"]
+    assert [it["where"] for it in answer["findings"]] == ["nic 3 plane 0"]
 
 
 def test_losses_that_proved_to_be_none_are_taken_back_each_by_itself() -> None:

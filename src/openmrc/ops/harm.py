@@ -47,7 +47,7 @@ def ranked(record: Record, answer: Answer) -> list[Harm]:
     """Return the places that an answer names, the most harmful first, then those to watch."""
     found = [_of(finding) for finding in answer.findings]
     found.sort(key=lambda it: (-it.aside_us, -it.lost, it.where))
-    if record.account is None:
+    if record.counts is None or not len(record.counts):
         return found
     return found + [
         Harm(it.where, "to watch", it.since_us, it.until_us, it.lost, 0, it.queue_pairs, 0.0)
@@ -79,7 +79,7 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
 
 def title(record: Record, rows: Sequence[Harm]) -> str:
     """Return what a reader should know before the table."""
-    if record.account is None:
+    if record.account is None and not rows:
         return f"{record.name}: its senders keep no account of paths"
     broke = sum(it.what != "to watch" for it in rows)
     if not broke:

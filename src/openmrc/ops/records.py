@@ -42,13 +42,14 @@ class Record:
     summary: dict[str, Any]
     flows: pl.DataFrame
     steps: pl.DataFrame | None
-    events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
+    events: pl.DataFrame | None  # of paths, and of NICs' own ports; None: not recorded
     paths: pl.DataFrame  # that lost packets, by bin
     # Senders learn of full queues by trimmed packets; else what these drop counts as lost.
     trims: bool = True
     outline: Outline | None = None  # where switches hash
-    account: pl.DataFrame | None = None  # of packets and probes, one by one
-    counts: pl.DataFrame | None = None  # of ports; ports are those of `known`
+    # Of packets and probes, one by one; None: senders of this transport keep none.
+    account: pl.DataFrame | None = None
+    counts: pl.DataFrame | None = None  # of ports; ports are those of `known`; empty: not recorded
     port_counts: pl.DataFrame | None = None  # the same of ports of the whole fabric
 
     @property
@@ -108,15 +109,13 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        events, account, port_counts = (
-            of[each] if knows else None for each in ("events", "account", "counts")
-        )
-        counts = port_counts
-        if port_counts is not None and around is not None:
-            counts = _by_outline(port_counts, around)
+        account = of["account"] if knows else None
+        counts = port_counts = of.get("counts", pl.DataFrame())
+        if around is not None and knows:
+            counts = by_outline(port_counts, around)
         found.append(
             Record(
-                name, fabric, run, of["flows"], of.get("steps"), events,
+                name, fabric, run, of["flows"], of.get("steps"), of.get("events"),
                 of.get("paths", pl.DataFrame()), trims, around, account, counts, port_counts,
             )
         )  # fmt: skip
@@ -180,8 +179,8 @@ def _check_paths(
         refuse(saved.directory / f"{table}.parquet", frame, row, "ev", of)
 
 
-def _by_outline(counts: pl.DataFrame, around: Outline) -> pl.DataFrame:
-    """Counts of ports, summed by the port of the outline that stands for each."""
+def by_outline(counts: pl.DataFrame, around: Outline) -> pl.DataFrame:
+    """Return counts of ports, summed by the port of the outline that stands for each."""
     import polars as pl
 
     ports = pl.Series("port", around.port_of[counts["port"].to_numpy()])

@@ -20,7 +20,7 @@ class Answer:
     """The answer about one transport."""
 
     transport: str
-    knows: bool  # whether its senders keep track of paths
+    knows: bool  # whether its senders keep an account of paths; if not, ports alone tell
     findings: tuple[Finding, ...]
     text: str
 
@@ -45,12 +45,17 @@ def why(
     from_us, until_us = _window(record, step, since_us)
     flows = _flows_of(record, job)
     opening = words.opening(record, flows, job, step)
-    if record.account is None:
+    if record.counts is None or not len(record.counts):
         return Answer(record.name, False, (), f"{opening} {words.unknown(record)}")
     qps = None if job is None else set(flows["qp"].to_list())
     window = Window(from_us, until_us, qps)
     found = tuple(sorted(findings(record, window), key=_harm))
-    return Answer(record.name, True, found, f"{opening} {words.told(record, window, found, flows)}")
+    return Answer(
+        record.name,
+        record.account is not None,
+        found,
+        f"{opening} {words.told(record, window, found, flows)}",
+    )
 
 
 def _harm(it: Finding) -> tuple[bool, int, int]:

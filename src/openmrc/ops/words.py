@@ -54,15 +54,15 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
 
 
 def unknown(record: Record) -> str:
-    """Return the sentence of a run whose senders keep no account."""
+    """Return the sentence of a run of which neither senders nor ports were recorded."""
     again = record.summary["packets"]["retransmitted"]
     sent = f"{counted(again, 'packet was', 'packets were')} sent again."
     if narrow := record.summary.get("narrow_paths"):
         places = " ".join(f"Across {line}" for line in narrow)
         return f"{sent} {places} Of other losses senders keep no account here; probes could."
     return (
-        f"{sent} Senders of this transport keep no account of paths, so endpoints cannot say where;"
-        " probes could (mrc's own paths do)."
+        f"{sent} What senders knew and ports counted was not recorded, so nobody can say where; run"
+        " it packet by packet (mrc run --out), or have the fabric probed (mrc ops agent)."
     )
 
 
@@ -71,7 +71,9 @@ def told(record: Record, window: Window, findings: Sequence[Finding], flows: pl.
     parts = [_sentence(record, finding) for finding in findings[:TOLD_MAX]]
     if len(findings) > TOLD_MAX:
         parts.append(_rest(findings[TOLD_MAX:]))
-    if not findings:
+    if record.account is None:
+        parts.append(_counted(record, bool(findings)))
+    elif not findings:
         parts.append("Nothing broke" + _trifles(record, window))
     congestion = _congestion(record, flows) if record.trims else _drops(record)
     if congestion:
@@ -93,7 +95,8 @@ def _sentence(record: Record, it: Finding) -> str:
         place = f"One of {place}, {', '.join(others)}{more}"
     place = place[0].upper() + place[1:]
     ends = f" Its ends: {' and '.join(it.ends)}." if it.ends else ""
-    return f"{place} {_what(record, it)}; {_cost(it)}.{ends}"
+    cost = _cost(it) if record.account is not None else _count(it)
+    return f"{place} {_what(record, it)}; {cost}.{ends}"
 
 
 def _what(record: Record, it: Finding) -> str:
@@ -101,7 +104,7 @@ def _what(record: Record, it: Finding) -> str:
     span = f"from {time(it.since_us)} " + (f"to {time(it.until_us)}" if it.over else "on")
     often = f"{it.times} times " * (it.times > 1)
     if it.downs:
-        return f"was down {f'{it.downs} times ' * (it.downs > 1)}{span}, as its NICs saw"
+        return f"was down {f'{it.downs} times ' * (it.downs > 1)}{span}, as its ports saw"
     if it.narrow_bytes:
         sizes = f"passes {record.probe_bytes} B and loses {it.narrow_bytes:,} B of data (MTU?)"
         return f"{sizes} {often}{span}"
@@ -126,6 +129,21 @@ def _cost(it: Finding) -> str:
     return f"{lost}, {paths} {were} set aside, and {after}"
 
 
+def _count(it: Finding) -> str:
+    """What ports counted at a place of whose paths nobody keeps an account."""
+    return f"{counted(it.lost, 'packet is', 'packets are')} missing there or arrived damaged"
+
+
+def _counted(record: Record, found: bool) -> str:
+    """What is known where senders keep no account of paths."""
+    again = counted(record.summary["packets"]["retransmitted"], "packet was", "packets were")
+    nothing = "No port was down, and no link lost packets. " * (not found)
+    return (
+        f"{nothing}{again} sent again. Senders of this transport keep no account of paths: this is"
+        " what ports counted, and what they do not count is not known."
+    )
+
+
 def _rest(findings: Sequence[Finding]) -> str:
     sure = sum(not it.one_of for it in findings)
     lost = counted(sum(it.lost for it in findings), "packet or probe", "packets or probes")
@@ -138,7 +156,7 @@ def _rest(findings: Sequence[Finding]) -> str:
 def spoken(fabric: Fabric, where: str) -> str:
     """Return a place for people, the sender first: "plane 3 t0 5 to t1 2"; or places."""
     if ", " in where:
-        return ", ".join(spoken(fabric, each) for each in places.split(where))
+        return " and ".join(spoken(fabric, each) for each in places.split(where))
     if " > " not in where and " < " not in where:
         return where
     if "*" in where:

@@ -14,7 +14,8 @@ from openmrc.errors import MissingExtra
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
-from openmrc.run.witness import BECAME, COUNTED, EVENTS
+from openmrc.run.ports import COUNTED, TICK
+from openmrc.run.witness import BECAME, EVENTS
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
@@ -258,13 +259,13 @@ def account_table(run: TransportResult) -> pl.DataFrame:
 
 def count_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each tick and directed port in use: the packets that senders put on paths
-    across it, those of which they got answers, and what the port counts, as in `link_table`.
+    across it, those of which they got answers, what the port counts, as in `link_table`, and how
+    many readings found it down.
     """
     seen = run.testimony
-    ticks = np.zeros((0, 2 + len(COUNTED), 0), np.int32) if seen is None else seen.ticks
+    ticks = np.zeros((0, len(TICK), 0), np.int32) if seen is None else seen.ticks
     rows, ports = np.nonzero(ticks.any(axis=1))
-    names = ("packets", "answered", *COUNTED)
-    counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(names)}
+    counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(TICK)}
     ends_us = np.zeros(0) if seen is None else seen.tick_ends_ps / US
     times = {"from_us": np.append(0.0, ends_us)[rows], "until_us": ends_us[rows]}
     return pl.DataFrame({"transport": _transport(run, len(rows)), **times, "port": ports, **counts})

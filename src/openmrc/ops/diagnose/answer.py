@@ -16,7 +16,6 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
 EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
-TOLD_BY_PORTS = 4  # losses that stand for a port that was down: two links at two moments
 DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
 
 Range = tuple[float, float]
@@ -39,7 +38,7 @@ class Place(NamedTuple):
     nats: float
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
-    downs: int  # how often a NIC saw a port of its own there go down
+    downs: int  # how often ports there said that they went down
     narrow: bool = False  # it passes small packets, and loses large ones
 
 
@@ -59,7 +58,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     known, told = search.seen.lost.known_us[lost], search.seen.lost.ev[lost] < 0
     n_lost = int(search.weight[lost[~told]].sum())
     pairs = zip(search.seen.lost.qp[lost].tolist(), search.seen.lost.ev[lost].tolist(), strict=True)
-    paths = frozenset((qp, ev) for qp, ev in pairs if ev >= 0)
+    paths = frozenset((qp, ev) for qp, ev in pairs if qp >= 0)
     kept = search.faults
     search.set([it for it in kept if it not in faults])
     others = (*row.others, *_others(search, component, faults))
@@ -68,7 +67,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     search.set(kept)
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
-    if not any(search.table.shared(component, it.component) for it in kept):
+    if not told.any() and not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
     rate = _rate(search, main)
     return Place(
@@ -76,7 +75,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, -(-int(told.sum()) // TOLD_BY_PORTS), main.level == NARROW,
+        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, main.level == NARROW,
     )  # fmt: skip
 
 
@@ -117,12 +116,13 @@ def _again_until(search: Search, faults: list[Fault]) -> float:
 
 def _rate(search: Search, fault: Fault) -> float:
     """The rate of a fault: all, if a NIC saw its own port down; where its component stands for
-    several places, of the paths that lost packets, since the others may cross a healthy one.
+    several places, of the paths that lost packets, if these are known, since the others may cross
+    a healthy one.
     """
     seen, lost = search.seen, search.losses(fault)
     if (seen.lost.ev[lost] < 0).any():
         return 1.0
-    if not search.table.rows[fault.component].others:
+    if not search.table.rows[fault.component].others or (seen.lost.qp[lost] < 0).all():
         return fault.rate
     paths = np.stack([seen.lost.qp, seen.lost.ev], axis=1)[lost]
     asked = np.stack([seen.answered.qp, seen.answered.ev], axis=1)

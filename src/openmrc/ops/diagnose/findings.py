@@ -6,12 +6,16 @@ import functools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from openmrc.fabric import places as fabric_places
 from openmrc.ops import causes
 from openmrc.ops.columns import number
+from openmrc.ops.diagnose import counted
 from openmrc.ops.diagnose.answer import Place, places
 from openmrc.ops.diagnose.components import table
 from openmrc.ops.diagnose.hashed import narrowed
+from openmrc.ops.diagnose.observed import Observed
 from openmrc.ops.diagnose.reading import observed
 from openmrc.ops.diagnose.search import Search
 from openmrc.ops.diagnose.watch import Watched, watched
@@ -43,15 +47,32 @@ def findings(record: Record, window: Window) -> list[Finding]:
 @functools.lru_cache(maxsize=KEPT)
 def diagnosed(record: Record) -> Diagnosis:
     """Return the places that broke in a run, and those to watch."""
-    search = Search(observed(record), table(record.known, record.outline, record.fabric))
-    search.search()
-    # Places are found by taking faults away for a while.
-    return Diagnosis(tuple(narrowed(record, it) for it in places(search)), tuple(watched(search)))
+    found: list[Place] = []
+    watch: list[Watched] = []
+    for known, seen in _observed(record):
+        search = Search(seen, table(known.known, known.outline, known.fabric))
+        search.search()
+        # Places are found by taking faults away for a while.
+        named = [narrowed(known, it) for it in places(search)]
+        if known is not record:
+            named = [counted.with_ways(search, it) for it in named]
+        found += named
+        watch += watched(search)
+    return Diagnosis(tuple(found), tuple(watch))
+
+
+def _observed(record: Record) -> list[tuple[Record, Observed]]:
+    """What is observed, each part by itself, with what is known of ways."""
+    if record.account is not None:
+        return [(record, observed(record))]
+    return [(record, counted.missing(record)), counted.damaged(record)]
 
 
 def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
     paths = {key for key in it.paths if qps is None or key[0] in qps}
     aside, back, aside_us = _use(record, it, paths)
+    if record.account is None:
+        it = _in_whole_ticks(record, it)
     over_us = it.until_us[1]
     return Finding(
         where=it.where,
@@ -75,6 +96,20 @@ def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
         began_us=(it.since_us[0], it.since_us[1] + record.rtt_us),
         ended_us=(it.until_us[0], over_us if math.isfinite(over_us) else None),
     )
+
+
+def _in_whole_ticks(record: Record, it: Place) -> Place:
+    """A place with edges no finer than ports were read: nobody knows when in a tick it was."""
+    assert record.counts is not None
+    every = np.unique(np.append(0.0, record.counts["until_us"].to_numpy()))
+
+    def around(edge: tuple[float, float]) -> tuple[float, float]:
+        first = int(np.searchsorted(every, edge[0], side="right")) - 1
+        last = int(np.searchsorted(every, edge[1]))
+        latest = float(every[last]) if last < len(every) else math.inf
+        return float(every[max(first, 0)]), latest
+
+    return it._replace(since_us=around(it.since_us), until_us=around(it.until_us))
 
 
 def _narrow_bytes(record: Record, paths: set[tuple[int, int]]) -> int:
