@@ -13,8 +13,8 @@ from openmrc.ops.diagnose.observed import FloatArray
 from openmrc.ops.diagnose.runs import DEAD, NARROW, OF_ALL
 from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
-MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
-EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
+# Within which two explanations, or an edge and another, cannot be told apart: one in 150.
+MARGIN_NATS = 5.0
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
 DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
 
@@ -62,8 +62,10 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     kept = search.faults
     search.set([it for it in kept if it not in faults])
     others = (*row.others, *_others(search, component, faults))
-    begun = [_begin(search, it) for it in faults]
-    over = [_end(search, it) for it in faults]
+    # A port that says that it was down knows when.
+    said = [it for it in faults if (search.seen.lost.ev[search.losses(it)] < 0).any()]
+    begun = [_begin(search, it) for it in said or faults]
+    over = [_end(search, it) for it in said or faults]
     search.set(kept)
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
@@ -167,9 +169,9 @@ def _begin(search: Search, fault: Fault) -> tuple[float, float]:
         row, base + np.arange(last + 1), np.array(base + last), np.array(True), only
     )
     worth = np.cumsum(gain[last::-1])[::-1] + passed * cost
-    near = np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    near = np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
     first = int(near[0])
-    slack = float(worth[first] - worth.max() + EDGE_NATS)
+    slack = float(worth[first] - worth.max() + MARGIN_NATS)
     earliest = _moved(search, fault, float(at_us[first]), -slack / cost, -1)
     earliest = max(earliest - search.seen.rtt_us, 0.0)  # answers come so much later
     if first > 0:
@@ -196,16 +198,18 @@ def _end(search: Search, fault: Fault) -> tuple[float, float]:
         row, np.array(base + begin), base + np.arange(begin, len(at_us)), only, np.array(True)
     )
     worth = np.cumsum(gain[begin:]) + passed * cost
-    near = begin + np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    near = begin + np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
     last = int(near[-1])
-    slack = float(worth[last - begin] - worth.max() + EDGE_NATS)
+    slack = float(worth[last - begin] - worth.max() + MARGIN_NATS)
     # Answers may come so much later of what crossed it before.
     from_us = float(at_us[last]) + (1 + FRONT) * search.seen.rtt_us
     latest = _moved(search, fault, from_us, -slack / cost, 1)
     if last + 1 < len(at_us):
         latest = min(latest, float(at_us[last + 1]))
     rtt_us = search.seen.rtt_us
-    return float(at_us[near[0]]) - AROUND * rtt_us, latest + rtt_us  # what a queue may hold it
+    on_link_us = rtt_us / 2 / search.seen.lost.routes.shape[1]  # it was lost before it came out
+    last_us = float(at_us[near[0]]) - on_link_us - AROUND * rtt_us
+    return last_us, latest + rtt_us  # what a queue may hold it
 
 
 def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int) -> float:
