@@ -55,3 +55,12 @@ def test_results_without_a_counter_of_ports_must_be_made_again(tmp_path: Path, c
     links.write_parquet(tmp_path / "links.parquet")
     with pytest.raises(InputError, match=f"has no column {column}; run it again"):
         read(tmp_path)
+
+
+def test_results_of_an_older_version_must_be_made_again(tmp_path: Path) -> None:
+    simulate(parse_scenario(SMALL.format(trim="true", trim_nack="true")), sampled=True).save(
+        tmp_path
+    )
+    (tmp_path / "account.parquet").unlink()
+    with pytest.raises(InputError, match=r"no account\.parquet, an older openmrc wrote it; run it"):
+        read(tmp_path)

@@ -148,6 +148,11 @@ def _frames(saved: Saved, fabric: Fabric) -> dict[str, pl.DataFrame]:
     names = ["flows", *(["steps"] if any(run.get("training") for run in runs.values()) else [])]
     if any(saved.has(name) for name in FILES):
         names += FILES
+        if lacking := [name for name in FILES if not saved.has(name)]:
+            raise InputError(
+                f"{saved.directory}: has no {lacking[0]}.parquet, an older openmrc wrote it; run it"
+                f" again (mrc run {saved.directory / SCENARIO} --out DIR)"
+            )
     frames = {name: saved.table(name, limits) for name in names}
     for name, run in runs.items():
         _check_rows(saved, frames["flows"], "flows", name, run["flows"]["total"])
