@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from openmrc.scenario.transports import AnyTransport
 
 PMTU_BYTES = 4096
-FILES = ("events", "paths", "links", "account", "counts")
+FILES = ("events", "paths", "account", "counts")
 
 
 @dataclass(frozen=True, eq=False)

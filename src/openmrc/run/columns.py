@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.parquet import check_room
-from openmrc.run.ports import COUNTED, TICK
+from openmrc.run.ports import TICK
 from openmrc.run.witness import BECAME, EVENTS
 from openmrc.units import QUANTITY_MAX, US
 
@@ -117,11 +117,6 @@ TABLES: dict[str, dict[str, Column]] = {
         **_OF_BINS,
         "port": Column(WHOLE, most="ports"),
         **dict.fromkeys(TICK, _COUNT),
-    },
-    "links": {
-        **_OF_BINS,
-        "port": Column(WHOLE, most="ports"),
-        **dict.fromkeys(("packets", "trimmed", *COUNTED), _COUNT),
     },
 }
 

@@ -55,16 +55,6 @@ class Testimony(NamedTuple):
     # One row for each packet or probe that was judged lost, and for each probe that was answered:
     # sent_ps, known_ps, qp, src, dst, ev, became (a number of `BECAME`).
     account: dict[str, Array]
-    # [bins, ports] packets put on paths across each directed port; on average, if switches hash
-    sent: LongArray
-    trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
-    # [bins, ports] what a port counts: packets of any class for which its queues had no room,
-    # packets that it trimmed, packets that it sent, trimmed ones and those of endpoints as well
-    dropped: LongArray
-    trimmed_here: LongArray
-    packets_out: LongArray
-    damaged: LongArray  # [bins, ports] packets that the NIC at its end discarded: iCRC errors
-    gone: LongArray  # [bins, ports] packets that it sent, and the port at the other end did not get
 
 
 class Ports:
@@ -96,10 +86,8 @@ class Ports:
         """Return the record up to now. The run must not continue afterwards."""
         end_ps = int(self._world.net.ctl[0].now)
         self._tick(end_ps)
-        none = np.zeros((0, self._fabric.n_ports), np.int64)
         ticks = np.array(self._tick_ends_ps, np.int64), np.stack(self._ticks)
-        nothing = (none,) * (2 + len(COUNTED))
-        return Testimony(self.bin_ps, end_ps, *ticks, {}, 0, {}, {}, *nothing)
+        return Testimony(self.bin_ps, end_ps, *ticks, {}, 0, {}, {})
 
     def _tick(self, end_ps: int) -> None:
         """Read the counters at the end of a tick."""

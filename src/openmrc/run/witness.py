@@ -10,10 +10,9 @@ What a fault loses elsewhere nobody counts, and nothing recorded here comes from
 scenario.
 
 A `Witness` has the world keep an account (`engine.account`) and reads it at the end of each bin of
-time, with the counters of paths and ports. Losses are summed by path and bin, packets by directed
-link and bin; there are at most `BINS_MAX` bins, because neighbours are merged when these are used
-up. A loss that proves to be none, because the packet or the answer only came late, is taken back,
-however late that is.
+time, with the counters of paths. Losses are summed by path and bin; there are at most `BINS_MAX`
+bins, because neighbours are merged when these are used up. A loss that proves to be none, because
+the packet or the answer only came late, is taken back, however late that is.
 
 Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
 and what ports counted in ticks, four in a bin (`run.ports`): the basis of `mrc why`.
@@ -36,7 +35,7 @@ import numpy.typing as npt
 
 from openmrc.engine import account, ev, observe, place
 from openmrc.engine.packet import TIMESTAMP_UNIT_PS
-from openmrc.fabric.model import IntArray, LongArray
+from openmrc.fabric.model import LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.fabric.ways import routes
 from openmrc.run.ports import BIN_RTTS, COUNTED, Ports, Testimony
@@ -87,13 +86,7 @@ class Witness(Ports):
         n_evs = len(engine.ev)
         self._narrow_bytes = np.zeros(n_evs, np.int16)
         self._used = np.zeros(n_evs, np.int32)  # at the start of the current bin
-        self._trims = np.zeros(n_evs, np.int32)
         n_ports = self._fabric.n_ports
-        self._sent = np.zeros((self._bins_max, n_ports), np.int64)
-        self._sent_before = np.zeros(n_ports, np.int64)
-        self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
-        self._counted = np.zeros((len(COUNTED), self._bins_max, n_ports), np.int64)
-        self._counted_before = np.zeros((len(COUNTED), n_ports), np.int64)
         self._told_before = np.zeros((2, n_evs), np.int32)  # packets sent and answered, by EV
         self._answers: list[dict[str, Array]] = []
         self._n_answers = 0
@@ -135,9 +128,6 @@ class Witness(Ports):
             self._left_out,
             self._named(lossy),
             self._all_account(),
-            self._sent[: self._n_bins],
-            self._trimmed[: self._n_bins],
-            *self._counted[:, : self._n_bins],
         )
 
     # --- what was told
@@ -239,41 +229,21 @@ class Witness(Ports):
         return np.stack([self._summed(at, each) for each in new])
 
     def _count(self) -> None:
-        """Read the counters of paths and ports at the end of a bin."""
+        """Note what was sent on the paths that lost packets in a bin."""
         engine = self._world.engine
         used = np.asarray(engine.ev.used).astype(np.int32)
-        sent = self._across(used)
-        self._sent[self._n_bins] = sent - self._sent_before
-        self._sent_before = sent
-        trims = engine.tally[:, account.N_TRIMMED].copy()
-        at = np.flatnonzero(trims != self._trims)
-        at = at[self._qp_of(at) >= 0]
-        self._trimmed[self._n_bins] = self._summed(at, (trims - self._trims)[at])
-        counted = self._by_ports()
-        self._counted[:, self._n_bins] = counted - self._counted_before
-        self._counted_before = counted
         paths = np.unique(self._losses[-1]["ev_at"])
         bins = np.full(len(paths), self._n_bins)
         self._lossy.append({"bin": bins, "ev_at": paths, "sent": (used - self._used)[paths]})
         narrow = ev.narrow_bytes(np.asarray(engine.blame[engine.ev.blame[paths]]))
         self._narrow_bytes[paths] = np.where(narrow > 0, narrow, self._narrow_bytes[paths])
-        self._used, self._trims = used, trims
+        self._used = used
 
     def _join(self) -> None:
-        half = self._bins_max // 2
-        for counts in (self._sent, self._trimmed, *self._counted):
-            counts[:half] = counts[0::2] + counts[1::2]
-            counts[half:] = 0
-        self._n_bins = half
+        self._n_bins = self._bins_max // 2
         self._coarsen()
         for part in (*self._losses, *self._lossy):
             part["bin"] //= 2
-
-    def _across(self, used: IntArray) -> LongArray:
-        """By directed port, the packets sent on paths across it so far."""
-        active = np.flatnonzero(used)
-        active = active[self._qp_of(active) >= 0]
-        return self._summed(active, used[active])
 
     def _summed(self, at: LongArray, packets: Array) -> LongArray:
         """By directed port, the sum of these packets of some paths."""

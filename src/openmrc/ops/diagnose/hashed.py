@@ -46,7 +46,7 @@ def narrowed(record: Record, place: Place) -> Place:
 
 
 def _ports(record: Record, where: str) -> LongArray:
-    """The directed ports of a place, or of several; none of a plane, which is no part of another."""
+    """The directed ports of a place, or of several; none of a plane: it is no part of another."""
     kind = places.kind_of(where)
     if kind == "plane":
         return np.zeros(0, np.int64)
