@@ -38,7 +38,7 @@ from openmrc.engine.packet import TIMESTAMP_UNIT_PS
 from openmrc.fabric.model import LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.fabric.ways import routes
-from openmrc.run.ports import BIN_RTTS, COUNTED, Ports, Testimony
+from openmrc.run.ports import BIN_RTTS, Ports, Testimony
 from openmrc.units import NS
 
 Array = npt.NDArray[Any]
@@ -86,7 +86,6 @@ class Witness(Ports):
         n_evs = len(engine.ev)
         self._narrow_bytes = np.zeros(n_evs, np.int16)
         self._used = np.zeros(n_evs, np.int32)  # at the start of the current bin
-        n_ports = self._fabric.n_ports
         self._told_before = np.zeros((2, n_evs), np.int32)  # packets sent and answered, by EV
         self._answers: list[dict[str, Array]] = []
         self._n_answers = 0
