@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.fabric.model import IntArray
 from openmrc.ops.diagnose.components import KINDS, Component
 from openmrc.ops.diagnose.counters import MOST_OF
 from openmrc.ops.diagnose.observed import FloatArray
@@ -62,14 +63,14 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     kept = search.faults
     search.set([it for it in kept if it not in faults])
     others = (*row.others, *_others(search, component, faults))
-    # A port that says that it was down knows when.
-    said = [it for it in faults if (search.seen.lost.ev[search.losses(it)] < 0).any()]
-    begun = [_begin(search, it) for it in said or faults]
-    over = [_end(search, it) for it in said or faults]
+    begun = [_begin(search, it) for it in faults]
+    over = [_end(search, it) for it in faults]
     search.set(kept)
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
-    if not told.any() and not any(search.table.shared(component, it.component) for it in kept):
+    if told.any():
+        since, until = _as_told(search, lost[told])
+    elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
     rate = _rate(search, main)
     return Place(
@@ -86,6 +87,13 @@ def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
     row = search.table.rows[fault.component]
     passed = None if row.others else search.counters.passed(row, fault.spans_us)
     return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
+
+
+def _as_told(search: Search, told: IntArray) -> tuple[Range, Range]:
+    """The edges of what ports said that they were down: they know when."""
+    first_us, *_, last_us = np.sort(search.seen.lost.sent_us[told]).tolist()
+    over = last_us < search.seen.edges_us[-1]
+    return (first_us, first_us), (last_us, last_us if over else np.inf)
 
 
 def _as_counted(

@@ -104,8 +104,8 @@ def _in_whole_ticks(record: Record, it: Place) -> Place:
     every = np.unique(np.append(0.0, record.counts["until_us"].to_numpy()))
 
     def around(edge: tuple[float, float]) -> tuple[float, float]:
-        first = int(np.searchsorted(every, edge[0], side="right")) - 1
-        last = int(np.searchsorted(every, edge[1]))
+        first = int(np.searchsorted(every, edge[0])) - 1
+        last = int(np.searchsorted(every, edge[1], side="right"))
         latest = float(every[last]) if last < len(every) else math.inf
         return float(every[max(first, 0)]), latest
 
