@@ -127,3 +127,9 @@ def test_what_keeps_no_account_names_the_places_that_are_too_narrow() -> None:
         "3 packets were sent again. Across nic 1 plane 1: MTU? Across nic 5 plane 0: MTU? Of other"
         " losses senders keep no account here; probes could." in answer.text
     )
+
+
+def test_what_was_not_recorded_is_said_with_the_remedy() -> None:
+    answer = why(record(account=None))
+    assert (answer.knows, answer.as_json()["nothing_broke"]) == (False, False)
+    assert "was not recorded, so nobody can say where; run it packet by packet" in answer.text

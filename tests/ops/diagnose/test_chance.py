@@ -49,6 +49,16 @@ def test_of_what_is_lost_at_two_places_each_misses_its_part() -> None:
     assert np.median(chance.of_losses(both, both.lost)) < -8
 
 
+def test_what_a_switch_missed_long_ago_explains_no_later_loss() -> None:
+    observed = seen(Bad(component("plane 1 t0 2 > t1 3").ports, 20.0, 40.0))
+    gone = observed.gone
+    hung = replace(observed, out=observed.out - gone, gone=0 * gone)  # missing inside the T0
+    then = hung.lost
+    later = replace(then, sent_us=then.sent_us + 120, known_us=then.known_us + 120)
+    assert np.median(chance.of_losses(hung, then)) < -8
+    assert chance.of_losses(hung, later).min() > -0.1
+
+
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:
     one = gray().lost.take(np.array([0]))
     many = gray().lost.take(np.zeros(10, np.int64))
