@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.observed import Observed
+from openmrc.ops.diagnose.reading import joined
 from tests.ops.diagnose.made import RTT_US, Bad, component, seen
 
 NIC = component("nic 5 plane 0 < t0")
@@ -55,8 +56,9 @@ def test_what_a_switch_missed_long_ago_explains_no_later_loss() -> None:
     hung = replace(observed, out=observed.out - gone, gone=0 * gone)  # missing inside the T0
     then = hung.lost
     later = replace(then, sent_us=then.sent_us + 120, known_us=then.known_us + 120)
-    assert np.median(chance.of_losses(hung, then)) < -8
-    assert chance.of_losses(hung, later).min() > -0.1
+    log = chance.of_losses(hung, joined(then, later))
+    assert np.median(log[: len(then)]) < -8
+    assert log[len(then) :].min() > -0.1
 
 
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:

@@ -16,7 +16,6 @@ from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 FLOOR = 1e-5  # of a million packets that senders judge lost ten may only have been late
 MOST = 0.95
-HELD_RTTS = 8  # that a packet may wait in a switch before that loses it: a bin of time
 REPORTED_NATS = -20.0  # a NIC that says that its own port is down is hardly ever wrong
 
 
@@ -39,7 +38,6 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     far = np.where(ways < 0, -1, fabric.port_peer_switch[ways])
     places = np.concatenate([ways, np.where(far < 0, -1, n_ports + far)], axis=1)
     begin, end = seen.bin_of(lost.sent_us), seen.bin_of(lost.known_us) + 1
-    early = seen.bin_of(lost.sent_us - HELD_RTTS * seen.rtt_us)
     losses = np.zeros((len(there), n + 1))
     for column in places.T:
         np.add.at(losses, (begin, np.where(column < 0, n, column)), 1)
@@ -49,9 +47,10 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     for column in places.T:
         here, then = (each[end, column] - each[begin, column] for each in (gone, all_lost))
         part = here / np.maximum(then, 1)
-        # Of what waits in a switch nobody knows since when it is missing.
-        held, left = (each[end, column] - each[early, column] for each in (gone, all_lost))
-        upto = held / np.maximum(left, 1)
+        # Of what waits in a switch nobody knows since when it is missing; but what earlier losses
+        # miss is none of these.
+        used = np.minimum(gone[begin, column], all_lost[begin, column])
+        upto = np.minimum((gone[end, column] - used) / np.maximum(then, 1), 1)
         found += np.where(column >= n_ports, np.maximum(part, upto), part)
     return np.minimum(found, 1)
 
