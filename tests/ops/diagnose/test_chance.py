@@ -9,7 +9,6 @@ import pytest
 
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.observed import Observed
-from openmrc.ops.diagnose.reading import joined
 from tests.ops.diagnose.made import RTT_US, Bad, component, seen
 
 NIC = component("nic 5 plane 0 < t0")
@@ -48,17 +47,6 @@ def test_of_what_is_lost_at_two_places_each_misses_its_part() -> None:
     routes[:, 0] = link.ports[0]
     both = replace(observed, gone=gone, lost=replace(observed.lost, routes=routes))
     assert np.median(chance.of_losses(both, both.lost)) < -8
-
-
-def test_what_a_switch_missed_long_ago_explains_no_later_loss() -> None:
-    observed = seen(Bad(component("plane 1 t0 2 > t1 3").ports, 20.0, 40.0))
-    gone = observed.gone
-    hung = replace(observed, out=observed.out - gone, gone=0 * gone)  # missing inside the T0
-    then = hung.lost
-    later = replace(then, sent_us=then.sent_us + 120, known_us=then.known_us + 120)
-    log = chance.of_losses(hung, joined(then, later))
-    assert np.median(log[: len(then)]) < -8
-    assert log[len(then) :].min() > -0.1
 
 
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:

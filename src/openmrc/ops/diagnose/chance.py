@@ -47,10 +47,8 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     for column in places.T:
         here, then = (each[end, column] - each[begin, column] for each in (gone, all_lost))
         part = here / np.maximum(then, 1)
-        # Of what waits in a switch nobody knows since when it is missing; but what earlier losses
-        # miss is none of these.
-        used = np.minimum(gone[begin, column], all_lost[begin, column])
-        upto = np.minimum((gone[end, column] - used) / np.maximum(then, 1), 1)
+        # Of what waits in a switch nobody knows since when it is missing.
+        upto = gone[end, column] / np.maximum(all_lost[end, column], 1)
         found += np.where(column >= n_ports, np.maximum(part, upto), part)
     return np.minimum(found, 1)
 
