@@ -27,9 +27,8 @@ import judge
 import numpy as np
 
 from openmrc.fabric.kinds import BEGINS, LINKS_DEFAULT
-from openmrc.ops.diagnose.findings import by_model
-from openmrc.ops.records import read
-from openmrc.ops.why import Finder, why
+from openmrc.ops.records import Record, read
+from openmrc.ops.why import why
 from openmrc.report.result import simulate
 from openmrc.scenario.scenario import Scenario, load_scenario, make_scenario
 from openmrc.units import parse_rate
@@ -220,10 +219,15 @@ def hidden(directory: Path) -> None:
     plan.write_text(text.partition("[[fault]]")[0], encoding="utf-8")
 
 
-def ask(scenario: Scenario, name: str, results: Path, find: Finder | None = None) -> dict[str, Any]:
-    """Ask why, and only then compare with the faults."""
+def ask(scenario: Scenario, name: str, results: Path) -> dict[str, Any]:
+    """Ask why of a run of one transport, and only then compare with the faults."""
     (record,) = read(results)
-    answer = why(record, find=find)
+    return asked(scenario, name, record)
+
+
+def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
+    """Ask why, and only then compare with the faults."""
+    answer = why(record)
     claims = [judge.claim(record, it) for it in answer.findings]
     faults = [one.build() for one in scenario.faults]
     truths = [judge.truth(record, it) for it in faults if it.kind not in HEALTHY]
@@ -268,17 +272,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first (default: 0)")
     parser.add_argument("--files", metavar="FILE", type=Path, nargs="*", help="these scenarios")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there")
-    parser.add_argument("--by", choices=("rules", "model"), default="rules", help="see mrc why")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
-    find = by_model if arguments.by == "model" else None
     rows = []
     seeds = range(arguments.first, arguments.first + arguments.runs)
     for it in arguments.files or seeds:
         name = it.stem if isinstance(it, Path) else str(it)
         scenario = load_scenario(it) if isinstance(it, Path) else make_scenario(Draw(it).tables)
         with kept(scenario, arguments.keep and arguments.keep / name) as results:
-            row = ask(scenario, name, results, find)
+            row = ask(scenario, name, results)
         rows.append(row)
         if not arguments.json and not row["right"]:
             print(said(row), flush=True)

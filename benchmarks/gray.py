@@ -95,7 +95,8 @@ def told(record: Record, answer: Answer, bad: int | None) -> dict[str, Any]:
     """Whether the link, and nothing else, was named; what it carried."""
     sure = [finding for finding in answer.findings if not finding.one_of]
     name = None if bad is None else record.fabric.port_name(bad)
-    mine = record.links.filter(pl.col("port") == bad)["packets"].sum() if bad is not None else 0
+    counts = record.counts
+    mine = counts.filter(pl.col("port") == bad)["packets"].sum() if counts is not None else 0
     return {
         "where": name,
         "found": any(finding.where == name for finding in sure),

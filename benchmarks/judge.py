@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from openmrc.fabric import Fabric, places
 from openmrc.fabric.kinds import LINKS_DEFAULT, Fault
+from openmrc.ops.finding import Finding
 from openmrc.ops.records import Record
-from openmrc.ops.together import Finding
 from openmrc.units import US
 
 FEW = 4  # losses: with fewer chance is as good an explanation
@@ -122,22 +122,11 @@ def _by_port(record: Record, lost: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def claim(record: Record, finding: Finding) -> Claim:
-    """Return what a finding says. Its times are those at which losses were noticed, unless it says
-    its edges as ranges.
-    """
-    if finding.began_us is not None and finding.ended_us is not None:
-        last_us, well_us = finding.ended_us
-        over_us = math.inf if well_us is None else well_us
-        every = tuple(ports_of(record.fabric, it) for it in (finding.where, *finding.one_of))
-        return Claim(finding.where, every, finding.began_us, (last_us, over_us), finding.dead)
-    back_us = math.inf if finding.back_us is None else max(finding.back_us, finding.until_us)
-    return Claim(
-        finding.where,
-        tuple(ports_of(record.fabric, it) for it in (finding.where, *finding.one_of)),
-        (finding.since_us - LATE_US, finding.since_us),
-        (finding.until_us - LATE_US, back_us),
-        finding.dead,
-    )
+    """Return what a finding says."""
+    last_us, well_us = finding.ended_us
+    every = tuple(ports_of(record.fabric, it) for it in (finding.where, *finding.one_of))
+    over_us = math.inf if well_us is None else well_us
+    return Claim(finding.where, every, finding.began_us, (last_us, over_us), finding.dead)
 
 
 def judged(truths: Sequence[Truth], claims: Sequence[Claim]) -> tuple[list[str], list[str]]:

@@ -116,8 +116,6 @@ def test_the_command_says_it_in_a_paragraph(
     assert told["nothing_broke"] is True
     assert main(["why", str(tmp_path), "--step", "3"]) == 2
     assert "--step: the records of a torch job have none" in capsys.readouterr().err
-    assert main(["why", str(tmp_path), "--by", "model"]) == 2
-    assert "--by: the records of a torch job have none" in capsys.readouterr().err
 
 
 def test_why_a_job_failed_is_told(tmp_path: Path) -> None:

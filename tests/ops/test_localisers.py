@@ -130,5 +130,5 @@ def test_nobody_is_better_and_the_page_shows_it(bench: Any) -> None:
             assert row[who]["better"] == [], (name, who)
             assert row[who]["f1"] <= row[bench.OURS]["f1"], (name, who)
             assert tuple(row[who]["parameters"]) in bench.PARAMETERS[who]
-    page = (ROOT / "docs/operators.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/localisation.md").read_text(encoding="utf-8")
     assert bench.markdown(table) in page

@@ -10,7 +10,7 @@ import pytest
 from openmrc.errors import InputError
 from openmrc.ops.records import read
 from openmrc.report.result import simulate
-from openmrc.run.witness import COUNTED
+from openmrc.run.ports import COUNTED
 from openmrc.scenario.scenario import parse_scenario
 
 SMALL = """
@@ -42,8 +42,8 @@ def test_what_full_queues_cost_is_told_by_trimmed_packets_or_counted_by_switches
     result.save(tmp_path / "out")
     (record,) = read(tmp_path / "out")
     assert record.trims == trims
-    counted = result.links["trimmed_here" if trims else "dropped"].sum()
-    other = result.links["dropped" if trims else "trimmed_here"].sum()
+    counted = result.counts["trimmed_here" if trims else "dropped"].sum()
+    other = result.counts["dropped" if trims else "trimmed_here"].sum()
     assert (counted > 0, other) == (True, 0)
 
 
@@ -51,7 +51,16 @@ def test_what_full_queues_cost_is_told_by_trimmed_packets_or_counted_by_switches
 def test_results_without_a_counter_of_ports_must_be_made_again(tmp_path: Path, column: str) -> None:
     scenario = parse_scenario(SMALL.format(trim="true", trim_nack="true"))
     simulate(scenario, sampled=True).save(tmp_path)
-    links = pl.read_parquet(tmp_path / "links.parquet").drop(column)
-    links.write_parquet(tmp_path / "links.parquet")
+    counts = pl.read_parquet(tmp_path / "counts.parquet").drop(column)
+    counts.write_parquet(tmp_path / "counts.parquet")
     with pytest.raises(InputError, match=f"has no column {column}; run it again"):
+        read(tmp_path)
+
+
+def test_results_of_an_older_version_must_be_made_again(tmp_path: Path) -> None:
+    simulate(parse_scenario(SMALL.format(trim="true", trim_nack="true")), sampled=True).save(
+        tmp_path
+    )
+    (tmp_path / "account.parquet").unlink()
+    with pytest.raises(InputError, match=r"no account\.parquet, an older openmrc wrote it; run it"):
         read(tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from openmrc.cli.command import main
 from openmrc.fabric.outline import SOURCE_PORT_BITS
 from openmrc.report.result import Result, simulate
-from openmrc.run.tables import event_table, link_table, path_table
+from openmrc.run.tables import count_table, event_table, path_table
 from openmrc.run.witness import _false_alarms
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
@@ -43,7 +43,7 @@ def healthy() -> Result:
 def test_packets_across_links_are_those_that_senders_sent(healthy: Result) -> None:
     (run,) = healthy.transports
     fabric = healthy.scenario.build()[0]
-    links = healthy.links
+    links = healthy.counts
     own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
     packets = run.summary()["packets"]
     assert own["packets"].sum() == packets["data"] + packets["retransmitted"]
@@ -57,7 +57,7 @@ def test_watching_changes_nothing(dead: Result) -> None:
     assert alone.transports[0].testimony is None
     assert alone.flows.equals(dead.flows)
     assert event_table(alone.transports[0]).columns == dead.events.columns
-    assert len(path_table(alone.transports[0])) == len(link_table(alone.transports[0])) == 0
+    assert len(path_table(alone.transports[0])) == len(count_table(alone.transports[0])) == 0
 
 
 def test_what_senders_said_of_each_loss_adds_up_to_what_paths_lost(dead: Result) -> None:
@@ -66,16 +66,6 @@ def test_what_senders_said_of_each_loss_adds_up_to_what_paths_lost(dead: Result)
     assert len(lost) == dead.paths["lost"].sum() > 0
     assert (account["known_us"] > account["sent_us"]).all()
     assert account["sent_us"].is_sorted()
-
-
-def test_what_ports_counted_by_ticks_adds_up_to_what_they_counted(dead: Result) -> None:
-    for name in ("packets", "dropped", "trimmed_here", "packets_out", "damaged", "gone"):
-        mine, theirs = (
-            it.group_by("port").agg(pl.col(name).sum()).filter(pl.col(name) > 0).sort("port")
-            for it in (dead.counts, dead.links)
-        )
-        assert mine.equals(theirs), name
-    assert 0 < dead.counts["answered"].sum() <= dead.counts["packets"].sum()
 
 
 def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -> None:
@@ -138,23 +128,11 @@ def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:
 def test_bins_are_joined_and_nothing_is_lost_by_it(
     monkeypatch: pytest.MonkeyPatch, dead: Result
 ) -> None:
-    monkeypatch.setattr("openmrc.run.witness.BINS_MAX", 2)
+    monkeypatch.setattr("openmrc.run.ports.BINS_MAX", 2)
     coarse = ran(fault=[DEAD])
-    assert coarse.links["from_us"].n_unique() <= 2
-    assert coarse.links["packets"].sum() == dead.links["packets"].sum()
+    assert coarse.counts["from_us"].n_unique() <= 8
+    assert coarse.counts["packets"].sum() == dead.counts["packets"].sum()
     assert set(coarse.paths["ev"].to_list()) == set(dead.paths["ev"].to_list())
-
-
-def test_trimmed_packets_are_counted_on_the_links_of_their_paths() -> None:
-    """An incast's are all on the victim's links."""
-    crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
-    (run,), fabric = crowded.transports, crowded.scenario.build()[0]
-    links = crowded.links.filter(pl.col("packets") > 0)
-    to_nics = links.filter(pl.Series(fabric.port_last_hop[links["port"].to_numpy()]))
-    by_port = to_nics.group_by("port").agg(pl.col("packets", "trimmed").sum())
-    assert set(fabric.port_peer_nic[by_port["port"].to_numpy()].tolist()) == {3}
-    assert by_port["trimmed"].sum() == run.counters["trimmed"] > 0
-    assert (by_port["trimmed"] <= by_port["packets"]).all()
 
 
 def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is_not() -> None:
@@ -166,7 +144,7 @@ def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is
     )
     (run,), fabric = crowded.transports, crowded.scenario.build()[0]
     assert run.counters["dropped_fault"] > 0
-    dropped = crowded.links.filter(pl.col("dropped") > 0)
+    dropped = crowded.counts.filter(pl.col("dropped") > 0)
     assert dropped["dropped"].sum() == run.counters["dropped_queue"] > 0
     assert 3 in fabric.port_peer_nic[dropped["port"].to_numpy()]
 
@@ -174,7 +152,7 @@ def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is
 def test_packets_and_trims_are_counted_at_each_port() -> None:
     crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
     (run,), fabric = crowded.transports, crowded.scenario.build()[0]
-    links = crowded.links
+    links = crowded.counts
     assert links["trimmed_here"].sum() == run.counters["trimmed"] > 0
     at_queues = links.filter(pl.col("trimmed_here") > 0)["port"].unique().to_numpy()
     assert set(fabric.port_peer_nic[at_queues].tolist()) == {3}
@@ -188,7 +166,7 @@ def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> Non
     damages = {"at": "0us", "kind": "link-corrupt", "where": "nic 3 plane 0 > t0", "rate": 0.1}
     hurt = ran(fault=[damages])
     (run,), fabric = hurt.transports, hurt.scenario.build()[0]
-    found = hurt.links.filter(pl.col("damaged") > 0)
+    found = hurt.counts.filter(pl.col("damaged") > 0)
     assert found["damaged"].sum() == run.counters["dropped_corrupt"] > 0
     ports = found["port"].unique().to_numpy()
     assert fabric.port_last_hop[ports].all()
@@ -198,16 +176,15 @@ def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> Non
 def test_what_a_link_loses_is_missing_at_its_other_end() -> None:
     loses = {"at": "0us", "kind": "link-loss", "where": DEAD["where"], "rate": 0.1}
     (run,), fabric = (hurt := ran(fault=[loses])).transports, hurt.scenario.build()[0]
-    found = hurt.links.filter(pl.col("gone") > 0)
+    found = hurt.counts.filter(pl.col("gone") > 0)
     assert {fabric.port_name(port) for port in found["port"].to_list()} == {DEAD["where"]}
     assert found["gone"].sum() == run.counters["dropped_fault"] > 0
-    assert hurt.counts["gone"].sum() == found["gone"].sum()
 
 
 def test_what_a_port_that_is_down_does_not_send_is_missing_on_no_link(dead: Result) -> None:
     """But for what was on its way when it went down."""
     (run,) = dead.transports
-    assert dead.links["gone"].sum() < run.counters["dropped_fault"] / 2
+    assert dead.counts["gone"].sum() < run.counters["dropped_fault"] / 2
 
 
 def test_a_run_that_waits_for_its_last_packet_keeps_short_ticks_where_it_was_busy() -> None:
@@ -229,7 +206,9 @@ def test_where_switches_hash_a_path_is_its_plane_and_its_source_port() -> None:
     assert len(hashed.paths) > 0
     assert set((hashed.paths["ev"].to_numpy() >> SOURCE_PORT_BITS).tolist()) == {1}
     assert set(hashed.paths["src"].to_list()) == {3}
-    links = hashed.links.filter(pl.col("packets") > 0).group_by("port").agg(pl.col("packets").sum())
+    links = (
+        hashed.counts.filter(pl.col("packets") > 0).group_by("port").agg(pl.col("packets").sum())
+    )
     sent = dict(links.rows())
     up = [port for port in sent if fabric.port_name(port).startswith("plane 0 t0 2 >")]
     assert len(up) == 4
@@ -245,9 +224,10 @@ def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert kept + run.testimony.events_left_out >= run.counters["assumed_bad"]
 
 
-def test_who_keeps_no_account_of_paths_is_not_watched() -> None:
+def test_of_who_keeps_no_account_of_paths_ports_are_watched() -> None:
     (single,) = ran(transport={"paths": "oblivious"}).transports
-    assert single.testimony is None
+    assert single.testimony is not None
+    assert not single.testimony.account
 
 
 def why(result: Result, directory: Path, capsys: Any, *options: str) -> Any:
@@ -347,11 +327,12 @@ def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
     assert "was not written by mrc run --out" in capsys.readouterr().err
 
 
-def test_what_was_lost_before_a_time_is_left_out(
+def test_what_is_still_broken_is_told_from_any_time_on(
     dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (answer,) = why(dead, tmp_path, capsys, "--since", "51us")
-    assert answer["findings"] == []
+    (finding,) = answer["findings"]
+    assert (finding["where"], finding["ended_us"][1]) == (DEAD["where"], None)
 
 
 @pytest.mark.parametrize("where", ["nic 3 plane 1 > t0", "nic 7 plane 0 < t0"])
@@ -390,7 +371,7 @@ def test_who_knows_no_paths_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
     oblivious = ran(transport={"paths": "oblivious"}, fault=[lossy])
     (answer,) = why(oblivious, tmp_path, capsys)
     assert (answer["paths_known"], answer["nothing_broke"]) == (False, False)
-    assert "endpoints cannot say where" in answer["text"]
+    assert [it["where"] for it in answer["findings"]] == ["nic 3 plane 0"]
 
 
 def test_losses_that_proved_to_be_none_are_taken_back_each_by_itself() -> None:

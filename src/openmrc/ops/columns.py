@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import polars as pl
+from typing import Any
 
 
 def number(aggregate: Any) -> float:
@@ -13,8 +10,3 @@ def number(aggregate: Any) -> float:
     any value of any column.
     """
     return float(aggregate)
-
-
-def bin_us(links: pl.DataFrame) -> float:
-    """How long a bin of time of these rows lasts, us."""
-    return number((links["until_us"] - links["from_us"]).max())

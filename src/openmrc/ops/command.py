@@ -33,8 +33,6 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     add("--transport", metavar="NAME", help="only this transport")
     add("--job", metavar="NAME", help="the effect of the faults on this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
-    words = "how: by rules (default), or by one model of all that was said (experimental)"
-    add("--by", choices=("rules", "model"), help=words)
     add("--since", metavar="TIME", help="only losses from this time on, such as 1.5ms")
     add(
         "--report",
@@ -60,7 +58,6 @@ def _why(arguments: argparse.Namespace) -> int:
         since_us = 0.0 if arguments.since is None else parse_time(arguments.since) / US
     except InputError as error:
         raise error.at("--since") from None
-    find = _finder(arguments.by)
     if job.is_one(arguments.results):
         return _of_job(arguments, since_us / 1e6)
     records = read(arguments.results)
@@ -72,8 +69,8 @@ def _why(arguments: argparse.Namespace) -> int:
             )
         records = [record for record in records if record.name == arguments.transport]
     if arguments.page is not None:
-        _write(arguments.page, of_run(arguments.results, arguments.transport, find))
-    asked = arguments.job, arguments.step, since_us, find
+        _write(arguments.page, of_run(arguments.results, arguments.transport))
+    asked = arguments.job, arguments.step, since_us
     answers = [why(record, *asked) for record in records]
     both = zip(records, answers, strict=True) if arguments.report else ()
     reports = [harm.ranked(record, answer) for record, answer in both]
@@ -94,20 +91,11 @@ def _why(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _finder(by: str | None) -> Any:
-    """What names the places that broke, None for the usual way."""
-    if by != "model":
-        return None
-    from openmrc.ops.diagnose.findings import by_model
-
-    return by_model
-
-
 def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     """Report what the ranks of torch jobs recorded, job by job."""
     from openmrc.ops import job
 
-    for option in ("transport", "job", "step", "by"):
+    for option in ("transport", "job", "step"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option}: the records of a torch job have none")
     if arguments.report:
@@ -134,7 +122,7 @@ def _of_history(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper.page.data import of_file
     from openmrc.units import US, parse_time
 
-    for option in ("transport", "job", "step", "by", "report"):
+    for option in ("transport", "job", "step", "report"):
         if getattr(arguments, option) not in (None, False):
             raise InputError(f"--{option}: is of a run; a history knows of probes alone")
     try:

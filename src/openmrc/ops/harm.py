@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from openmrc.ops.localise import localise, suspected
+from openmrc.ops.diagnose.findings import diagnosed
+from openmrc.ops.finding import Finding
 from openmrc.ops.records import Record
-from openmrc.ops.together import Finding
-from openmrc.ops.why import RULES, Answer
+from openmrc.ops.why import Answer
+from openmrc.ops.words import time
 from openmrc.say import counted
 from openmrc.tabular import Column
-from openmrc.units import US, fmt_time
 
-WATCHED_MAX = 10
 COLUMNS = (
     Column("place", words=True),
     Column("what", words=True),
@@ -50,7 +47,12 @@ def ranked(record: Record, answer: Answer) -> list[Harm]:
     """Return the places that an answer names, the most harmful first, then those to watch."""
     found = [_of(finding) for finding in answer.findings]
     found.sort(key=lambda it: (-it.aside_us, -it.lost, it.where))
-    return found + _watched(record, answer.findings)
+    if record.counts is None or not len(record.counts):
+        return found
+    return found + [
+        Harm(it.where, "to watch", it.since_us, it.until_us, it.lost, 0, it.queue_pairs, 0.0)
+        for it in diagnosed(record).watched
+    ]
 
 
 def as_json(rows: Sequence[Harm]) -> list[dict[str, Any]]:
@@ -64,12 +66,12 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
         (
             it.where,
             it.what,
-            _time(it.since_us),
-            _time(it.until_us),
+            time(it.since_us),
+            time(it.until_us),
             f"{it.lost:,}",
             f"{it.paths:,}",
             f"{it.queue_pairs:,}",
-            _time(it.aside_us) if it.paths else "",
+            time(it.aside_us) if it.paths else "",
         )
         for it in rows
     ]
@@ -77,7 +79,7 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
 
 def title(record: Record, rows: Sequence[Harm]) -> str:
     """Return what a reader should know before the table."""
-    if record.events is None:
+    if record.account is None and not rows:
         return f"{record.name}: its senders keep no account of paths"
     broke = sum(it.what != "to watch" for it in rows)
     if not broke:
@@ -97,35 +99,3 @@ def _of(finding: Finding) -> Harm:
         finding.where, what, finding.since_us, finding.until_us, finding.lost, finding.paths,
         finding.queue_pairs, finding.aside_us,
     )  # fmt: skip
-
-
-def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
-    """Links that need attention, except those that a finding names."""
-    if record.events is None or not (bins := record.bins()):
-        return []
-    seen = record.evidence(bins)
-    ports = suspected(record.known, seen, localise(record.known, seen, RULES))
-    told = {name for it in findings for name in (it.where, *it.one_of)}
-    crossed = record.routes(record.paths)
-    lost = record.paths["lost"].to_numpy()
-    found = []
-    for port in ports.tolist():
-        mine = np.flatnonzero((crossed == port).any(axis=1) & (lost > 0))
-        names = record.names(port)
-        if not told.isdisjoint(names) or not len(mine):
-            continue
-        rows = record.paths[mine.tolist()]
-        since, until = rows["first_us"].to_numpy().min(), rows["last_us"].to_numpy().max()
-        qps = rows["qp"].n_unique()
-        name = names[0] + f" or {len(names) - 1} more" * (len(names) > 1)
-        found.append(
-            Harm(name, "to watch", float(since), float(until), int(lost[mine].sum()), 0, qps, 0.0)
-        )
-    return found[:WATCHED_MAX]
-
-
-def _time(us: float) -> str:
-    """A time to four significant figures."""
-    ps = round(us * US)
-    keep = 10 ** max(0, len(str(ps)) - 4)
-    return fmt_time(round(ps / keep) * keep)

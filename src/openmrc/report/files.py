@@ -9,8 +9,8 @@ timeline.parquet  one row per transport and bin of time
 steps.parquet     of a training job: one row per transport and step
 events.parquet    paths set aside and returned to service (this and the next two: of MRC only)
 paths.parquet     one row per transport, bin of time and path that lost packets
-links.parquet     one row per transport, bin of time and directed link: packets sent, trimmed,
-                  dropped; bytes
+account.parquet   one row per packet or probe that was judged lost, or probe that was answered
+counts.parquet    one row per transport, tick and directed port: what the port counts
 report.html       everything in one page
 scenario.toml     the scenario with every default, to run again
 """
@@ -66,7 +66,7 @@ def _tables(result: Result) -> list[str]:
         "flows",
         "timeline",
         *(["steps"] if trained else []),
-        *(["events", "paths", "links", "account", "counts"] if watched else []),
+        *(["events", "paths", "account", "counts"] if watched else []),
     ]
 
 

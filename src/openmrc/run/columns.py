@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.parquet import check_room
-from openmrc.run.witness import BECAME, COUNTED, EVENTS
+from openmrc.run.ports import TICK
+from openmrc.run.witness import BECAME, EVENTS
 from openmrc.units import QUANTITY_MAX, US
 
 if TYPE_CHECKING:
@@ -115,12 +116,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "counts": {
         **_OF_BINS,
         "port": Column(WHOLE, most="ports"),
-        **dict.fromkeys(("packets", "answered", *COUNTED), _COUNT),
-    },
-    "links": {
-        **_OF_BINS,
-        "port": Column(WHOLE, most="ports"),
-        **dict.fromkeys(("packets", "trimmed", *COUNTED), _COUNT),
+        **dict.fromkeys(TICK, _COUNT),
     },
 }
 

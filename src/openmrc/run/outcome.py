@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from openmrc.run.figures import PACKETS, PATHS, ROCE, distribution_us, us
 
 if TYPE_CHECKING:
+    from openmrc.run.ports import Testimony
     from openmrc.run.training import TrainingResult
-    from openmrc.run.witness import Testimony
     from openmrc.sim.watch.samples import Samples
 
 
@@ -62,7 +62,7 @@ class TransportResult:
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC paused the longest, with their times
     samples: Samples | None = None  # the run over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
-    testimony: Testimony | None = None  # what senders know of their paths, if they were watched
+    testimony: Testimony | None = None  # what ports count and senders know, if they were watched
     narrow_paths: Sequence[str] = ()  # of a lab: planes with paths whose MTU may be too small
     uncut: str = ""  # why the fabric was not cut into shards for threads, if it was not
 

@@ -109,11 +109,6 @@ class Result:
         return self._stacked("path_table")
 
     @property
-    def links(self) -> pl.DataFrame:
-        """One row per transport, bin of time and directed link in use, as in `links.parquet`."""
-        return self._stacked("link_table")
-
-    @property
     def account(self) -> pl.DataFrame:
         """One row per transport and packet or probe that was judged lost, or probe that was
         answered, as in `account.parquet`; times in us.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
     from openmrc.run.perfect import AnyTransport
+    from openmrc.run.ports import Ports
     from openmrc.run.training import TrainingResult
-    from openmrc.run.witness import Witness
     from openmrc.scenario.scenario import Scenario
     from openmrc.sim.world import Progress, World
     from openmrc.traffic.traffic import Traffic
@@ -232,14 +232,15 @@ def _cores() -> int:
     return cores()
 
 
-def _witness(world: World) -> Witness | None:
-    """Return the witness of a world's senders, if they keep track of their paths."""
+def _witness(world: World) -> Ports:
+    """Return what reads a world's ports, and its senders, if they keep track of their paths."""
+    from openmrc.run.ports import Ports
     from openmrc.run.witness import Witness, can_tell
 
-    return Witness(world) if can_tell(world.transport, len(world.engine.ev)) else None
+    return (Witness if can_tell(world) else Ports)(world)
 
 
-def _run(world: World, witness: Witness | None, report: Callable[[Progress], None] | None) -> None:
+def _run(world: World, witness: Ports | None, report: Callable[[Progress], None] | None) -> None:
     if witness is None:
         world.run(progress=report)
         return
@@ -267,7 +268,7 @@ def _collect(
     transport: AnyTransport,
     world: World,
     ideal_ps: int,
-    witness: Witness | None,
+    witness: Ports | None,
 ) -> TransportResult:
     return TransportResult(
         name=name,

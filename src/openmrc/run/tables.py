@@ -14,7 +14,8 @@ from openmrc.errors import MissingExtra
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
-from openmrc.run.witness import BECAME, COUNTED, EVENTS
+from openmrc.run.ports import TICK
+from openmrc.run.witness import BECAME, EVENTS
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
@@ -222,22 +223,6 @@ def path_table(run: TransportResult) -> pl.DataFrame:
     )
 
 
-def link_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row for each bin of time and directed link in use: the packets that senders put on
-    paths across it, how many of them were trimmed, there or elsewhere; and of the port that sends
-    there, what it dropped or trimmed because its queues were full, and what it sent; and what the
-    NIC at the other end got from it with a wrong iCRC; and what it sent and the port at the other
-    end did not get. A fabric's ports have the same numbers in every run.
-    """
-    seen, none = run.testimony, np.zeros((0, 0), np.int64)
-    columns = {"packets": none if seen is None else seen.sent}
-    for name in ("trimmed", *COUNTED):
-        columns[name] = none if seen is None else getattr(seen, name)
-    bins, ports = np.nonzero(np.any(list(columns.values()), axis=0))
-    counts = {name: each[bins, ports] for name, each in columns.items()}
-    return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})
-
-
 def account_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each packet or probe that a sender judged lost, and for each probe that
     was answered: when it left, when the sender knew, its path, and what became of it. What is
@@ -258,13 +243,15 @@ def account_table(run: TransportResult) -> pl.DataFrame:
 
 def count_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each tick and directed port in use: the packets that senders put on paths
-    across it, those of which they got answers, and what the port counts, as in `link_table`.
+    across it, those of which they got answers; of the port that sends there, what it dropped or
+    trimmed because its queues were full, and what it sent; what the NIC at the other end got with a
+    wrong iCRC; what was sent and the port at the other end did not get; and how many readings found
+    the port down. A fabric's ports have the same numbers in every run.
     """
     seen = run.testimony
-    ticks = np.zeros((0, 2 + len(COUNTED), 0), np.int32) if seen is None else seen.ticks
+    ticks = np.zeros((0, len(TICK), 0), np.int32) if seen is None else seen.ticks
     rows, ports = np.nonzero(ticks.any(axis=1))
-    names = ("packets", "answered", *COUNTED)
-    counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(names)}
+    counts = {name: ticks[rows, i, ports].astype(np.int64) for i, name in enumerate(TICK)}
     ends_us = np.zeros(0) if seen is None else seen.tick_ends_ps / US
     times = {"from_us": np.append(0.0, ends_us)[rows], "until_us": ends_us[rows]}
     return pl.DataFrame({"transport": _transport(run, len(rows)), **times, "port": ports, **counts})

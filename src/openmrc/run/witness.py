@@ -1,4 +1,4 @@
-"""What the senders of a run tell of their paths, binned: the basis of `mrc why`.
+"""What the senders of a run tell of their paths, binned.
 
 MRC's senders keep track of each path: how many packets took it, which were lost, when it was set
 aside and when it returned to service, and which probes of it were not answered (rows 10 and 11 of
@@ -10,14 +10,12 @@ What a fault loses elsewhere nobody counts, and nothing recorded here comes from
 scenario.
 
 A `Witness` has the world keep an account (`engine.account`) and reads it at the end of each bin of
-time, with the counters of paths and ports. Losses are summed by path and bin, packets by directed
-link and bin; there are at most `BINS_MAX` bins, because neighbours are merged when these are used
-up. A loss that proves to be none, because the packet or the answer only came late, is taken back,
-however late that is.
+time, with the counters of paths. Losses are summed by path and bin; there are at most `BINS_MAX`
+bins, because neighbours are merged when these are used up. A loss that proves to be none, because
+the packet or the answer only came late, is taken back, however late that is.
 
 Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
-and what ports counted in ticks, four in a bin: the basis of `mrc why --by model`. Where bins are
-used up, ticks in which little happened are merged: a run may go on for long for its last packet.
+and what ports counted in ticks, four in a bin (`run.ports`): the basis of `mrc why`.
 
 A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
 of the path itself until its probes stay unanswered; or because of repeated marks, which mean
@@ -30,33 +28,26 @@ record (`fabric.outline`). What it sends upwards counts as shared equally by all
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import account, ev, observe, place
 from openmrc.engine.packet import TIMESTAMP_UNIT_PS
-from openmrc.fabric.model import IntArray, LongArray
+from openmrc.fabric.model import LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.fabric.ways import routes
+from openmrc.run.ports import BIN_RTTS, Ports, Testimony
 from openmrc.units import NS
 
 Array = npt.NDArray[Any]
 
-BINS_MAX = 32
-BIN_CELLS_MAX = 2**20  # bins times directed ports: with many ports, there are fewer bins
-BIN_RTTS = 8  # of the first bins
 EVENTS_MAX = 2**19  # later ones are only counted
 EVS_MAX = 2**23  # of a run that is recorded: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
 
-FINE = 4  # ticks of a bin: ports are read as often
-TICKS_MAX = FINE * BINS_MAX + 1  # the last one of a run may be short
 ANSWERS_MAX = 2**19  # of probes that are recorded; later ones are not
-
-COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged", "gone")
-SENT = 2 + COUNTED.index("packets_out")  # the row of a tick
 
 # What became of what a sender sent.
 BECAME = ("lost", "late", "probe lost", "probe late", "probe answered")
@@ -73,45 +64,14 @@ OF_EV[[ev.LOSS, ev.ALWAYS_SKIP, ev.SILENCE, ev.FALSE_ALARM]] = (
 OF_EV[[ev.FIRST_ANSWER, ev.ANSWER, ev.MARKED_ANSWER, ev.RECALL]] = BACK
 
 
-class Testimony(NamedTuple):
-    """The record; times in ps, one column each."""
-
-    bin_ps: int
-    end_ps: int
-    # at_ps, qp, src, dst, ev, event (a number of `EVENTS`); for a port of the NIC `src` qp is -1
-    # and the EV identifies only its plane.
-    events: dict[str, Array]
-    events_left_out: int
-    # By bin and path with losses: bin, qp, src, dst, ev, sent, lost, first_ps, last_ps, and
-    # narrow_bytes of the whole run (`engine.ev`).
-    lossy: dict[str, Array]
-    # [bins, ports] packets put on paths across each directed port; on average, if switches hash
-    sent: LongArray
-    trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
-    # One row for each packet or probe that was judged lost, and for each probe that was answered:
-    # sent_ps, known_ps, qp, src, dst, ev, became (a number of `BECAME`).
-    account: dict[str, Array]
-    tick_ends_ps: LongArray  # [ticks]
-    # [ticks, 2 + COUNTED, ports] packets put on paths across each directed port, those of which the
-    # sender got answers, and what ports count.
-    ticks: Array
-    # [bins, ports] what a port counts: packets of any class for which its queues had no room,
-    # packets that it trimmed, packets that it sent, trimmed ones and those of endpoints as well
-    dropped: LongArray
-    trimmed_here: LongArray
-    packets_out: LongArray
-    damaged: LongArray  # [bins, ports] packets that the NIC at its end discarded: iCRC errors
-    gone: LongArray  # [bins, ports] packets that it sent, and the port at the other end did not get
-
-
-class Witness:
+class Witness(Ports):
     """Reads what the senders of a world tell; the world must not have begun. `take` is due at
     `due_ps`; `testimony` may come at any time.
     """
 
     def __init__(self, world: Any) -> None:
+        super().__init__(world)
         world.keep_account()
-        self._world, self._fabric = world, world.fabric
         self._outline: Outline | None = outline(world.fabric) if world.transport.hashed else None
         self._known = self._fabric if self._outline is None else self._outline.fabric
         engine = world.engine
@@ -126,18 +86,7 @@ class Witness:
         n_evs = len(engine.ev)
         self._narrow_bytes = np.zeros(n_evs, np.int16)
         self._used = np.zeros(n_evs, np.int32)  # at the start of the current bin
-        self._trims = np.zeros(n_evs, np.int32)
-        n_ports = self._fabric.n_ports
-        self._bins_max = max(2, min(BINS_MAX, BIN_CELLS_MAX // n_ports)) & ~1
-        self._sent = np.zeros((self._bins_max, n_ports), np.int64)
-        self._sent_before = np.zeros(n_ports, np.int64)
-        self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
-        self._counted = np.zeros((len(COUNTED), self._bins_max, n_ports), np.int64)
-        self._counted_before = np.zeros((len(COUNTED), n_ports), np.int64)
-        self._ticks: list[Array] = []
-        self._tick_ends_ps: list[int] = []
         self._told_before = np.zeros((2, n_evs), np.int32)  # packets sent and answered, by EV
-        self._ports_before = np.zeros((len(COUNTED), n_ports), np.int64)
         self._answers: list[dict[str, Array]] = []
         self._n_answers = 0
         self._n_bins = 0
@@ -148,11 +97,6 @@ class Witness:
         self._events: list[dict[str, Array]] = []
         self._ports: list[dict[str, Array]] = []
         self._n_events, self._left_out = 0, 0
-
-    @property
-    def due_ps(self) -> int:
-        """When the next reading is due, ps: the end of the current tick."""
-        return (self._tick_ends_ps[-1] if self._ticks else 0) + self.bin_ps // FINE
 
     def take(self) -> None:
         """The simulated time is `due_ps`: record what was told since the last time."""
@@ -177,15 +121,12 @@ class Witness:
         return Testimony(
             self.bin_ps,
             end_ps,
+            np.array(self._tick_ends_ps, np.int64),
+            np.stack(self._ticks),
             self._all_events(),
             self._left_out,
             self._named(lossy),
-            self._sent[: self._n_bins],
-            self._trimmed[: self._n_bins],
             self._all_account(),
-            np.array(self._tick_ends_ps, np.int64),
-            np.stack(self._ticks),
-            *self._counted[:, : self._n_bins],
         )
 
     # --- what was told
@@ -275,75 +216,33 @@ class Witness:
 
     # --- bins
 
-    def _tick(self, end_ps: int) -> None:
-        """Read the counters of paths and ports at the end of a tick."""
+    def _told(self) -> Array:
+        """[2, ports] packets that senders put on paths across each port, and those answered."""
         engine = self._world.engine
         told = np.stack([np.asarray(engine.ev.used), np.asarray(engine.tally).sum(axis=1)])
         told = told.astype(np.int32)
         at = np.flatnonzero((told != self._told_before).any(axis=0))
         at = at[self._qp_of(at) >= 0]
         new = (told - self._told_before)[:, at]
-        ports = self._by_ports()
-        here = [self._summed(at, each) for each in new] + [*(ports - self._ports_before)]
-        self._ticks.append(np.stack(here).astype(np.int32))
-        self._tick_ends_ps.append(end_ps)
-        self._told_before, self._ports_before = told, ports
+        self._told_before = told
+        return np.stack([self._summed(at, each) for each in new])
 
     def _count(self) -> None:
-        """Read the counters of paths and ports at the end of a bin."""
+        """Note what was sent on the paths that lost packets in a bin."""
         engine = self._world.engine
         used = np.asarray(engine.ev.used).astype(np.int32)
-        sent = self._across(used)
-        self._sent[self._n_bins] = sent - self._sent_before
-        self._sent_before = sent
-        trims = engine.tally[:, account.N_TRIMMED].copy()
-        at = np.flatnonzero(trims != self._trims)
-        at = at[self._qp_of(at) >= 0]
-        self._trimmed[self._n_bins] = self._summed(at, (trims - self._trims)[at])
-        counted = self._by_ports()
-        self._counted[:, self._n_bins] = counted - self._counted_before
-        self._counted_before = counted
         paths = np.unique(self._losses[-1]["ev_at"])
         bins = np.full(len(paths), self._n_bins)
         self._lossy.append({"bin": bins, "ev_at": paths, "sent": (used - self._used)[paths]})
         narrow = ev.narrow_bytes(np.asarray(engine.blame[engine.ev.blame[paths]]))
         self._narrow_bytes[paths] = np.where(narrow > 0, narrow, self._narrow_bytes[paths])
-        self._used, self._trims = used, trims
-
-    def _by_ports(self) -> LongArray:
-        """[`COUNTED`, ports] what ports have counted so far."""
-        net = self._world.net
-        tally = net.tally
-        counts = (tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged, tally.gone)
-        return np.stack([np.asarray(each, np.int64) for each in counts])
+        self._used = used
 
     def _join(self) -> None:
-        half = self._bins_max // 2
-        for counts in (self._sent, self._trimmed, *self._counted):
-            counts[:half] = counts[0::2] + counts[1::2]
-            counts[half:] = 0
-        self._n_bins = half
-        self.bin_ps *= 2
-        while len(self._ticks) > half * FINE:
-            self._merge_ticks()
+        self._n_bins = self._bins_max // 2
+        self._coarsen()
         for part in (*self._losses, *self._lossy):
             part["bin"] //= 2
-
-    def _merge_ticks(self) -> None:
-        """Make one of two neighbours: those of which it tells least about when packets were sent,
-        which may then have been so much earlier or later.
-        """
-        width = np.diff(self._tick_ends_ps, prepend=0).astype(np.float64)
-        sent = np.array([float(it[SENT].sum()) for it in self._ticks])
-        at = int(np.argmin(sent[:-1] * width[1:] + sent[1:] * width[:-1]))
-        self._ticks[at] += self._ticks.pop(at + 1)
-        del self._tick_ends_ps[at]
-
-    def _across(self, used: IntArray) -> LongArray:
-        """By directed port, the packets sent on paths across it so far."""
-        active = np.flatnonzero(used)
-        active = active[self._qp_of(active) >= 0]
-        return self._summed(active, used[active])
 
     def _summed(self, at: LongArray, packets: Array) -> LongArray:
         """By directed port, the sum of these packets of some paths."""
@@ -380,10 +279,11 @@ class Witness:
         return columns | {"qp": self._qp_of(at), "src": src, "dst": dst, "ev": evs}
 
 
-def can_tell(transport: Any, n_evs: int) -> bool:
-    """Whether senders of this transport keep track of their paths."""
+def can_tell(world: Any) -> bool:
+    """Whether the senders of a world keep track of their paths."""
+    transport = world.transport
     of_mrc = getattr(transport, "paths", "") == "mrc" and getattr(transport, "rules", "") != "peer"
-    return of_mrc and n_evs <= EVS_MAX
+    return of_mrc and len(world.engine.ev) <= EVS_MAX
 
 
 def _false_alarms(losses: dict[str, Array], late: dict[str, Array]) -> Array:

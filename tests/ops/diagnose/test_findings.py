@@ -1,4 +1,4 @@
-"""`mrc why --by model` of runs that really happened."""
+"""`mrc why` of runs that really happened."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 
 from openmrc.cli.command import main
 from openmrc.errors import InputError
-from openmrc.ops.diagnose.findings import by_model, found
+from openmrc.ops.diagnose.findings import diagnosed, findings
+from openmrc.ops.finding import Window
 from openmrc.ops.records import Record, read
-from openmrc.ops.why import Window, why
+from openmrc.ops.why import why
 from openmrc.report.result import simulate
 
 WHERE = "plane 1 t0 1 > t1 3"
@@ -43,10 +44,8 @@ def record(results: Path) -> Record:
 
 
 def test_a_cut_is_named_with_edges_as_ranges(record: Record) -> None:
-    (one,) = why(record, find=by_model).findings
+    (one,) = why(record).findings
     assert (one.where, one.dead, one.one_of, one.times) == (WHERE, True, (), 1)
-    assert one.began_us is not None
-    assert one.ended_us is not None
     assert one.began_us[0] <= 20 <= one.began_us[1]
     assert one.ended_us[0] <= 80 <= (one.ended_us[1] or 1e9)
     assert one.ends == ("plane 1 t0 1 port 7", "plane 1 t1 3 port 1")
@@ -54,9 +53,9 @@ def test_a_cut_is_named_with_edges_as_ranges(record: Record) -> None:
 
 
 def test_only_what_was_broken_in_the_window_is_told(record: Record) -> None:
-    assert len(by_model(record, record, Window(0.0, 50.0, None))) == 1
-    assert not by_model(record, record, Window(0.0, 5.0, None))
-    assert not by_model(record, record, Window(300.0, 400.0, None))
+    assert len(findings(record, Window(0.0, 50.0, None))) == 1
+    assert not findings(record, Window(0.0, 5.0, None))
+    assert not findings(record, Window(300.0, 400.0, None))
 
 
 def test_more_ticks_than_a_run_has_are_refused(record: Record) -> None:
@@ -65,7 +64,7 @@ def test_more_ticks_than_a_run_has_are_refused(record: Record) -> None:
     each = pl.col("from_us") + 1e-6 * (1 + pl.int_range(pl.len()))
     forged = replace(record, counts=record.counts.with_columns(until_us=each))
     with pytest.raises(InputError, match=r"counts\.parquet: its rows begin and end at .* at most"):
-        by_model(forged, forged, Window(0.0, 1e9, None))
+        findings(forged, Window(0.0, 1e9, None))
 
 
 def test_the_order_of_rows_changes_nothing(record: Record) -> None:
@@ -73,13 +72,13 @@ def test_the_order_of_rows_changes_nothing(record: Record) -> None:
         name: getattr(record, name).sample(fraction=1.0, shuffle=True, seed=3)
         for name in ("account", "counts", "events")
     }
-    assert found(replace(record, **mixed)) == found(record)
+    assert diagnosed(replace(record, **mixed)) == diagnosed(record)
 
 
 def test_what_is_healthy_has_no_findings(tmp_path: Path) -> None:
     simulate(RUN | {"fault": []}, sampled=True).save(tmp_path / "well")
     (record,) = read(tmp_path / "well")
-    answer = why(record, find=by_model)
+    answer = why(record)
     assert answer.findings == ()
     assert "Nothing broke" in answer.text
 
@@ -88,18 +87,18 @@ def test_text_json_report_and_page_name_the_same_place(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert main(["why", str(results), "--by", "model", "--report", "--page", str(page)]) == 0
+    assert main(["why", str(results), "--report", "--page", str(page)]) == 0
     text = capsys.readouterr().out
     assert "lane 1 t0 1 to t1 3 let nothing through" in text.replace("\n", " ")
     assert WHERE in text
     assert WHERE in page.read_text()
-    assert main(["why", str(results), "--by", "model", "--json"]) == 0
+    assert main(["why", str(results), "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["transports"]
     assert [it["where"] for it in told["findings"]] == [WHERE]
 
 
 def test_the_hash_seed_changes_nothing(results: Path) -> None:
-    command = [sys.executable, "-m", "openmrc.cli", "why", str(results), "--by", "model", "--json"]
+    command = [sys.executable, "-m", "openmrc.cli", "why", str(results), "--json"]
     told = {
         subprocess.run(
             command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.fabric.model import IntArray
 from openmrc.ops.diagnose.components import KINDS, Component
 from openmrc.ops.diagnose.counters import MOST_OF
 from openmrc.ops.diagnose.observed import FloatArray
 from openmrc.ops.diagnose.runs import DEAD, NARROW, OF_ALL
 from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
-MARGIN_NATS = 5.0  # within which two explanations cannot be told apart: one in 150
-EDGE_NATS = 3.0  # within which an edge cannot be told from an earlier or later one: one in 20
+# Within which two explanations, or an edge and another, cannot be told apart: one in 150.
+MARGIN_NATS = 5.0
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
-TOLD_BY_PORTS = 4  # losses that stand for a port that was down: two links at two moments
 DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
 
 Range = tuple[float, float]
@@ -39,7 +39,8 @@ class Place(NamedTuple):
     nats: float
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
-    downs: int  # how often a NIC saw a port of its own there go down
+    downs: int  # how often ports there said that they went down
+    narrow: bool = False  # it passes small packets, and loses large ones
 
 
 def places(search: Search) -> list[Place]:
@@ -58,7 +59,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     known, told = search.seen.lost.known_us[lost], search.seen.lost.ev[lost] < 0
     n_lost = int(search.weight[lost[~told]].sum())
     pairs = zip(search.seen.lost.qp[lost].tolist(), search.seen.lost.ev[lost].tolist(), strict=True)
-    paths = frozenset((qp, ev) for qp, ev in pairs if ev >= 0)
+    paths = frozenset((qp, ev) for qp, ev in pairs if qp >= 0)
     kept = search.faults
     search.set([it for it in kept if it not in faults])
     others = (*row.others, *_others(search, component, faults))
@@ -67,7 +68,9 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     search.set(kept)
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
-    if not any(search.table.shared(component, it.component) for it in kept):
+    if told.any():
+        since, until = _as_told(search, lost[told])
+    elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
     rate = _rate(search, main)
     return Place(
@@ -75,7 +78,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, -(-int(told.sum()) // TOLD_BY_PORTS),
+        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, main.level == NARROW,
     )  # fmt: skip
 
 
@@ -83,7 +86,14 @@ def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
     """Whether no data came through, as senders know, or nothing at all, as ports count."""
     row = search.table.rows[fault.component]
     passed = None if row.others else search.counters.passed(row, fault.spans_us)
-    return rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0])
+    return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
+
+
+def _as_told(search: Search, told: IntArray) -> tuple[Range, Range]:
+    """The edges of what ports said that they were down: they know when."""
+    first_us, *_, last_us = np.sort(search.seen.lost.sent_us[told]).tolist()
+    over = last_us < search.seen.edges_us[-1]
+    return (first_us, first_us), (last_us, last_us if over else np.inf)
 
 
 def _as_counted(
@@ -116,12 +126,13 @@ def _again_until(search: Search, faults: list[Fault]) -> float:
 
 def _rate(search: Search, fault: Fault) -> float:
     """The rate of a fault: all, if a NIC saw its own port down; where its component stands for
-    several places, of the paths that lost packets, since the others may cross a healthy one.
+    several places, of the paths that lost packets, if these are known, since the others may cross
+    a healthy one.
     """
     seen, lost = search.seen, search.losses(fault)
     if (seen.lost.ev[lost] < 0).any():
         return 1.0
-    if not search.table.rows[fault.component].others:
+    if not search.table.rows[fault.component].others or (seen.lost.qp[lost] < 0).all():
         return fault.rate
     paths = np.stack([seen.lost.qp, seen.lost.ev], axis=1)[lost]
     asked = np.stack([seen.answered.qp, seen.answered.ev], axis=1)
@@ -166,9 +177,9 @@ def _begin(search: Search, fault: Fault) -> tuple[float, float]:
         row, base + np.arange(last + 1), np.array(base + last), np.array(True), only
     )
     worth = np.cumsum(gain[last::-1])[::-1] + passed * cost
-    near = np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    near = np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
     first = int(near[0])
-    slack = float(worth[first] - worth.max() + EDGE_NATS)
+    slack = float(worth[first] - worth.max() + MARGIN_NATS)
     earliest = _moved(search, fault, float(at_us[first]), -slack / cost, -1)
     earliest = max(earliest - search.seen.rtt_us, 0.0)  # answers come so much later
     if first > 0:
@@ -195,16 +206,18 @@ def _end(search: Search, fault: Fault) -> tuple[float, float]:
         row, np.array(base + begin), base + np.arange(begin, len(at_us)), only, np.array(True)
     )
     worth = np.cumsum(gain[begin:]) + passed * cost
-    near = begin + np.flatnonzero(worth >= worth.max() - EDGE_NATS)
+    near = begin + np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
     last = int(near[-1])
-    slack = float(worth[last - begin] - worth.max() + EDGE_NATS)
+    slack = float(worth[last - begin] - worth.max() + MARGIN_NATS)
     # Answers may come so much later of what crossed it before.
     from_us = float(at_us[last]) + (1 + FRONT) * search.seen.rtt_us
     latest = _moved(search, fault, from_us, -slack / cost, 1)
     if last + 1 < len(at_us):
         latest = min(latest, float(at_us[last + 1]))
     rtt_us = search.seen.rtt_us
-    return float(at_us[near[0]]) - AROUND * rtt_us, latest + rtt_us  # what a queue may hold it
+    on_link_us = rtt_us / 2 / search.seen.lost.routes.shape[1]  # it was lost before it came out
+    last_us = float(at_us[near[0]]) - on_link_us - AROUND * rtt_us
+    return last_us, latest + rtt_us  # what a queue may hold it
 
 
 def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int) -> float:

@@ -72,12 +72,10 @@ class Counters:
         each = mine * (weight / np.maximum(mine.sum(axis=1), 1))[:, None]
         nowhere = len(self.counts)
         far = np.where(mine, n + routes, nowhere)
-        # What a link does not miss its port did not send if it was down: its switch misses it.
+        # What a link does not miss its port did not send if it was down: its switch misses it, and
+        # of a NIC nobody knows.
         switch = fabric.port_switch[routes]
-        own = np.where(mine & down & (switch >= 0), switch, far)
-        if dead:  # or, at a NIC that gets none either, the answer was lost
-            both = np.isin(fabric.port_reverse[routes], row.ports) & (fabric.port_nic[routes] >= 0)
-            own[mine & both] = nowhere
+        own = np.where(mine & down, np.where(switch >= 0, switch, nowhere), far)
         moved = np.bincount(far.ravel(), each.ravel(), nowhere + 1)
         there = np.minimum(left / np.maximum(moved, 1e-9), 1)
         rest = each * (1 - there[far])

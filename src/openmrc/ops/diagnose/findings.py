@@ -1,22 +1,26 @@
-"""What the model says of a run, as findings: `mrc why --by model`."""
+"""What the model says of a run, as findings."""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from openmrc.fabric import places as fabric_places
 from openmrc.ops import causes
 from openmrc.ops.columns import number
+from openmrc.ops.diagnose import counted
 from openmrc.ops.diagnose.answer import Place, places
 from openmrc.ops.diagnose.components import table
 from openmrc.ops.diagnose.hashed import narrowed
+from openmrc.ops.diagnose.observed import Observed
 from openmrc.ops.diagnose.reading import observed
 from openmrc.ops.diagnose.search import Search
+from openmrc.ops.diagnose.watch import Watched, watched
+from openmrc.ops.finding import Finding, Window
 from openmrc.ops.records import Record
-from openmrc.ops.together import Finding
-from openmrc.ops.why import Window
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,27 +28,51 @@ if TYPE_CHECKING:
 KEPT = 4  # records whose places are kept: a page asks for each job
 
 
-def by_model(record: Record, seen: Record, window: Window) -> list[Finding]:
-    """Return the places that the model says broke, of those that were broken in a window."""
-    del seen  # the model explains all losses of a run at once
+class Diagnosis(NamedTuple):
+    """The places that broke in a run, and those to watch."""
+
+    places: tuple[Place, ...]
+    watched: tuple[Watched, ...]
+
+
+def findings(record: Record, window: Window) -> list[Finding]:
+    """Return the places that broke, of those that were broken in a window."""
     return [
         _finding(record, it, window.qps)
-        for it in found(record)
+        for it in diagnosed(record).places
         if it.since_us[1] <= window.until_us and it.until_us[1] >= window.from_us
     ]
 
 
 @functools.lru_cache(maxsize=KEPT)
-def found(record: Record) -> tuple[Place, ...]:
-    """Return the places that broke in a run."""
-    search = Search(observed(record), table(record.known, record.outline, record.fabric))
-    search.search()
-    return tuple(narrowed(record, it) for it in places(search))
+def diagnosed(record: Record) -> Diagnosis:
+    """Return the places that broke in a run, and those to watch."""
+    found: list[Place] = []
+    watch: list[Watched] = []
+    for known, seen in _observed(record):
+        search = Search(seen, table(known.known, known.outline, known.fabric))
+        search.search()
+        # Places are found by taking faults away for a while.
+        named = [narrowed(known, it) for it in places(search)]
+        if known is not record:
+            named = [counted.with_ways(search, it) for it in named]
+        found += named
+        watch += watched(search)
+    return Diagnosis(tuple(found), tuple(watch))
+
+
+def _observed(record: Record) -> list[tuple[Record, Observed]]:
+    """What is observed, each part by itself, with what is known of ways."""
+    if record.account is not None:
+        return [(record, observed(record))]
+    return [(record, counted.missing(record)), counted.damaged(record)]
 
 
 def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
     paths = {key for key in it.paths if qps is None or key[0] in qps}
     aside, back, aside_us = _use(record, it, paths)
+    if record.account is None:
+        it = _in_whole_ticks(record, it)
     over_us = it.until_us[1]
     return Finding(
         where=it.where,
@@ -64,9 +92,30 @@ def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
         aside_us=round(aside_us, 3),
         downs=it.downs,
         times=it.times,
+        narrow_bytes=_narrow_bytes(record, paths) if it.narrow else 0,
         began_us=(it.since_us[0], it.since_us[1] + record.rtt_us),
         ended_us=(it.until_us[0], over_us if math.isfinite(over_us) else None),
     )
+
+
+def _in_whole_ticks(record: Record, it: Place) -> Place:
+    """A place with edges no finer than ports were read: nobody knows when in a tick it was."""
+    assert record.counts is not None
+    every = np.unique(np.append(0.0, record.counts["until_us"].to_numpy()))
+
+    def around(edge: tuple[float, float]) -> tuple[float, float]:
+        first = int(np.searchsorted(every, edge[0])) - 1
+        last = int(np.searchsorted(every, edge[1], side="right"))
+        latest = float(every[last]) if last < len(every) else math.inf
+        return float(every[max(first, 0)]), latest
+
+    return it._replace(since_us=around(it.since_us), until_us=around(it.until_us))
+
+
+def _narrow_bytes(record: Record, paths: set[tuple[int, int]]) -> int:
+    """The payload of the smallest packets that these paths lose while they pass smaller ones."""
+    rows = record.paths.select("qp", "ev", "narrow_bytes").rows()
+    return min((size for qp, ev, size in rows if size > 0 and (qp, ev) in paths), default=0)
 
 
 def _ends(record: Record, it: Place) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,14 +12,15 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.witness import COUNTED, TICKS_MAX
+from openmrc.run.ports import TICK, TICKS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
 
-COLUMNS = ("packets", "answered", *COUNTED)
 EDGES_MAX = 2 * TICKS_MAX + 1  # of ticks: some begin or end where nothing is counted
 MOMENT_US = 1e-6  # just before
+
+Span = tuple[int, float, float]  # a directed port that was down, from when until when, us
 
 
 def observed(record: Record) -> Observed:
@@ -26,32 +28,36 @@ def observed(record: Record) -> Observed:
     import polars as pl
 
     assert record.account is not None
-    assert record.counts is not None
     known, account = record.known, record.account
-    edges_us, counts = _counts(record, record.counts)
-    sent, answers, dropped, _, out, damaged, gone = counts
+    edges_us, each = counts(record, record.counts)
     became = pl.col("became")
     lost = _packets(known, account.filter(became.is_in(["lost", "probe lost"])))
     return Observed(
         fabric=known,
-        lost=_with_ports(record, lost),
+        lost=joined(lost, told_down(known, _both_ways(known, _spans(record)), lost)),
         answered=_packets(known, account.filter(became == "probe answered")),
         edges_us=edges_us,
-        sent=sent,
-        out=out,
-        dropped=dropped,
-        damaged=damaged,
-        gone=gone,
-        answers=answers,
+        sent=each["packets"],
+        out=each["packets_out"],
+        dropped=each["dropped"],
+        damaged=each["damaged"],
+        gone=each["gone"],
+        answers=each["answered"],
         rtt_us=record.rtt_us,
-        over=not record.flows["done_us"].null_count() and not record.flows["failed"].any(),
+        over=is_over(record),
     )
 
 
-def _counts(record: Record, rows: pl.DataFrame) -> tuple[FloatArray, FloatArray]:
-    """The edges of ticks, and [`COLUMNS`, ticks, ports] counts; `InputError` for more ticks than a
-    run has.
+def is_over(record: Record) -> bool:
+    """Return whether all messages came: nothing is under way at the end."""
+    return not record.flows["done_us"].null_count() and not record.flows["failed"].any()
+
+
+def counts(record: Record, rows: pl.DataFrame | None) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Return the edges of ticks, and [ticks, ports] each count of `TICK`; `InputError` for more
+    ticks than a run has.
     """
+    assert rows is not None
     begin, end = (rows[name].to_numpy() for name in ("from_us", "until_us"))
     edges_us = np.unique(np.concatenate([[0.0], begin, end, [record.end_us]]))
     if (n := len(edges_us) - 1) > EDGES_MAX:
@@ -59,9 +65,9 @@ def _counts(record: Record, rows: pl.DataFrame) -> tuple[FloatArray, FloatArray]
             f"counts.parquet: its rows begin and end at {n:,} times; those of a run at most at"
             f" {EDGES_MAX}; run it again"
         )
-    found = np.zeros((len(COLUMNS), n, record.known.n_ports))
+    found = {name: np.zeros((n, record.known.n_ports)) for name in TICK}
     at = np.minimum(np.searchsorted(edges_us, begin), n - 1)
-    for each, name in zip(found, COLUMNS, strict=True):
+    for name, each in found.items():
         np.add.at(each, (at, rows["port"].to_numpy()), rows[name].to_numpy())
     return edges_us, found
 
@@ -85,38 +91,40 @@ def _packets(known: Fabric, rows: pl.DataFrame) -> Packets:
     )
 
 
-def _with_ports(record: Record, lost: Packets) -> Packets:
-    """The losses, and the own ports that NICs said were down: as probes that both directions of
-    such a link lost at its first and its last moment, which nothing else explains.
+def told_down(known: Fabric, spans: Sequence[Span], like: Packets) -> Packets:
+    """Return directed ports that were said to be down, from when until when, as probes that they
+    lost at their first and their last moment, which nothing else explains; as wide as others.
     """
-    known = record.known
-    spans = _spans(record)
-    each = [
-        (at_us, port)
-        for own, *both in spans
-        for at_us in both
-        for port in (own, int(known.port_reverse[own]))
-    ]
-    if not each:
-        return lost
-    n = len(each)
-    at_us, ports = np.array([it[0] for it in each]), np.array([it[1] for it in each])
-    crossed = np.full((n, lost.routes.shape[1]), -1, np.int32)
+    ports = np.array([port for port, *_ in spans for _ in range(2)], np.int32)
+    at_us = np.array([at for _, *times in spans for at in times], np.float64)
+    n = len(ports)
+    crossed = np.full((n, like.routes.shape[1]), -1, np.int32)
     crossed[:, 0] = ports
-    new: dict[str, Any] = {
-        "routes": crossed,
-        "back": np.full((n, 2), -1, np.int32),
-        "sent_us": at_us,
-        "known_us": at_us,
-        "qp": -1 - np.arange(n, dtype=np.int32),
-        "ev": np.full(n, -1),
-        "probe": np.ones(n, np.bool_),
-    }
-    both = Packets(**{k: np.concatenate([old, new[k]]) for k, old in vars(lost).items()})
+    return Packets(
+        routes=crossed, back=np.full((n, 2), -1, np.int32), sent_us=at_us, known_us=at_us,
+        qp=-1 - np.arange(n, dtype=np.int32), ev=np.full(n, -1), probe=np.ones(n, np.bool_),
+    )  # fmt: skip
+
+
+def joined(some: Packets, more: Packets) -> Packets:
+    """Return both, in the order in which they left."""
+    if not len(more):
+        return some
+    each = {name: np.concatenate([it, getattr(more, name)]) for name, it in vars(some).items()}
+    both = Packets(**each)
     return both.take(np.argsort(both.sent_us, kind="stable"))
 
 
-def _spans(record: Record) -> list[tuple[int, float, float]]:
+def _both_ways(known: Fabric, spans: Sequence[Span]) -> list[Span]:
+    """The same of both directions of a link."""
+    return [
+        (port, since_us, until_us)
+        for own, since_us, until_us in spans
+        for port in (own, int(known.port_reverse[own]))
+    ]
+
+
+def _spans(record: Record) -> list[Span]:
     """NICs' own ports that were down, and from when until when."""
     import polars as pl
 

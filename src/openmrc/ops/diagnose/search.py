@@ -179,8 +179,10 @@ class Search:
         packet, hop = np.zeros((2, int(first[-1])), np.int32)
         meet(routes, self.table.of_port, worth, tells, none.copy(), first.copy(), packet, hop)
         sent_us = np.append(lost.sent_us, answered.sent_us)
-        # About when, if no queue was in the way.
-        at_us = sent_us[packet] + np.where(hop < hops, hop / hops, 1.0) * self.seen.rtt_us / 2
+        # About when it came out of a link, if no queue was in the way: what was on it then is lost.
+        # A port that says that it was down knows when.
+        on_way = np.append(lost.ev >= 0, np.ones(len(answered), np.bool_))[packet]
+        at_us = sent_us[packet] + on_way * np.minimum((hop + 1) / hops, 1) * self.seen.rtt_us / 2
         component = np.repeat(np.arange(len(self.table), dtype=np.int32), np.diff(first))
         before, first_even, even, after = np.zeros((4, 2, len(packet)))
         own = np.flatnonzero(np.diff(first))

@@ -19,35 +19,32 @@ from openmrc.fabric import places as fabric_places
 from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops import records
+from openmrc.ops.finding import Finding
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
-from openmrc.ops.together import Finding
-from openmrc.ops.why import Finder, why
+from openmrc.ops.why import why
 from openmrc.say import counted
 
 UP, DOWN = 1, 2
 PLACES_MAX = 5000
 SPAN_US = 3600 * 10**6  # of a history, shown at first
-MARGIN = 0.02  # of the time line after the last event on it
 
 
-def of_run(
-    directory: Path, transport: str | None = None, find: Finder | None = None
-) -> dict[str, Any]:
-    """Return the content for a results directory (`mrc run --out`); `find`: see `why`."""
+def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
+    """Return the content for a results directory (`mrc run --out`)."""
     found = records.read(directory)
     names = [record.name for record in found]
     if transport is not None and transport not in names:
         raise InputError(f"--transport {transport}: is not there; the run has {', '.join(names)}")
     record = found[names.index(transport) if transport is not None else 0]
-    answer = why(record, find=find)
+    answer = why(record)
     until_us = float(record.summary["sim_time_us"])
     flows = record.flows
     jobs = []
     if "job" in flows.columns and flows["job"].n_unique() > 1:
         for name in flows["job"].unique().sort().to_list():
             mine = flows.filter(flows["job"] == name)
-            jobs.append(_job(str(name), mine, why(record, job=str(name), find=find).text))
+            jobs.append(_job(str(name), mine, why(record, job=str(name)).text))
     else:
         jobs.append(_job(record.name, flows, ""))
     return {
@@ -58,7 +55,7 @@ def of_run(
         "from_us": 0.0,
         "until_us": until_us,
         "fabric": of_fabric(record.fabric),
-        "places": [_of_finding(record.fabric, one, until_us) for one in answer.findings],
+        "places": [_of_finding(record.fabric, one) for one in answer.findings],
         "jobs": jobs,
         "silent": [],
     }
@@ -169,19 +166,12 @@ def _link(fabric: Fabric, port: int) -> tuple[int, int]:
     return fabric.n_nics * fabric.n_planes + t0 * n_up + uplink, way
 
 
-def _of_finding(fabric: Fabric, one: Finding, until_us: float) -> dict[str, Any]:
-    end: float | None = one.until_us
-    if one.paths and one.back < one.paths:
-        end = None  # paths that are still set aside send nothing that could be lost
-    elif one.back_us is not None:
-        end = max(one.until_us, one.back_us)
-    elif one.until_us >= until_us * (1 - MARGIN):
-        end = None
+def _of_finding(fabric: Fabric, one: Finding) -> dict[str, Any]:
     return {
         "place": one.where,
         "kind": one.kind,
         "since_us": one.since_us,
-        "until_us": end,
+        "until_us": one.until_us if one.over else None,
         "rate": 1.0 if one.dead else round(one.rate, 5),
         "lost": one.lost,
         "of": 0,
