@@ -49,8 +49,11 @@ def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
     q.msg_end += 1
     if imm >= 0:
         q.rqmsn_next += 1
-    if st.config[0].share_window and q.una == m.first_seq:
-        pool.divide(st, q, 1)
+    if q.una == m.first_seq:
+        if m.n_packets < q.n_planes:
+            rotation.begin_anywhere(st, q)
+        if st.config[0].share_window:
+            pool.divide(st, q, 1)
     return True
 
 

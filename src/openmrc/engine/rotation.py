@@ -118,19 +118,17 @@ def charge_turn(q, plane, burst):
     """Count a packet given to a plane; a plane that was passed over catches up by one round at most
     (row 13). A round is a burst from each.
     """
-    plane.turn = max(plane.turn, q.turn_max - burst * q.n_planes) + q.n_planes
+    plane.turn = max(plane.turn, q.turn_max - burst) + 1
     q.turn_max = max(q.turn_max, plane.turn)
 
 
-@inlined
-def begin_turns(st, q):
-    """The planes of a new QP take turns from a random one on: else the first packets of all senders
-    meet on one plane.
+@inner
+def begin_anywhere(st, q):
+    """A message that is too short for all planes begins with a random one: those before it count as
+    having had their turn. Else the short messages of an incast meet on one plane.
     """
-    first = bits.draw_below(st.stream, q.index, int(q.n_planes)) if q.n_planes > 1 else 0
-    for k in range(q.n_planes):
-        later = k - first
-        st.plane[q.plane0 + k].turn = later if later >= 0 else later + q.n_planes
+    for k in range(bits.draw_below(st.stream, q.index, int(q.n_planes))):
+        charge_turn(q, st.plane[q.plane0 + k], st.config[0].burst)
 
 
 @inner
@@ -149,8 +147,7 @@ def refresh_planes(st, q, now):
         ok = heard
     for k in range(q.n_planes):
         if (ok >> k) & 1 and not (q.planes_ok >> k) & 1:
-            plane = st.plane[q.plane0 + k]
-            plane.turn = max(plane.turn, q.turn_max)
+            st.plane[q.plane0 + k].turn = q.turn_max
     q.planes_ok = ok
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import account, ev, nscc, place, policy, ports, probes, rotation, timers
+from openmrc.engine import account, ev, nscc, place, policy, ports, probes, timers
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
@@ -381,7 +381,6 @@ def open_qp(st, qi):
         plane.trial_id = plane.proven = plane.clean = -1
     q.state = RTS
     ports.refresh_qp(st, q, 0)
-    rotation.begin_turns(st, q)
     if st.config[0].check_paths:
         probes.check_all(st, q, 0)
     q.doubted_end = 0
