@@ -91,13 +91,17 @@ def test_the_results_are_those_of_a_simulation(permutation: tuple[Path, dict[str
     folder, summary = permutation
     assert keys(summary) == keys(simulated(folder / "scenario.toml"))
     names = {path.name for path in (folder / "out").iterdir()}
+    tables = ("flows", "timeline", "events", "paths", "account", "counts")
     assert names == {
-        *("summary.json", "flows.parquet", "timeline.parquet", "report.html", "scenario.toml")
+        *("summary.json", "report.html", "scenario.toml"),
+        *(f"{table}.parquet" for table in tables),
     }
     done = mrc("run", folder / "scenario.toml", "--out", folder / "sim")
     assert done.returncode == 0
-    for name in ("flows.parquet", "timeline.parquet"):
-        there, here = (pl.read_parquet(folder / d / name).schema for d in ("sim", "out"))
+    for name in tables:
+        there, here = (
+            pl.read_parquet(folder / d / f"{name}.parquet").schema for d in ("sim", "out")
+        )
         assert there == here
 
 

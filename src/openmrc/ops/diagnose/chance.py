@@ -21,9 +21,20 @@ REPORTED_NATS = -20.0  # a NIC that says that its own port is down is hardly eve
 
 def of_losses(seen: Observed, lost: Packets) -> FloatArray:
     """Return by how many nats chance explains each loss: the logarithm of its probability."""
-    log = np.log(np.clip(1 - _missing_part(seen, lost), FLOOR, MOST))
+    log = np.log(
+        np.clip(1 - _missing_part(seen, lost) if seen.counted else _late(seen), FLOOR, MOST)
+    )
     log[lost.ev < 0] = REPORTED_NATS
     return np.asarray(log)
+
+
+def _late(seen: Observed) -> FloatArray:
+    """Return how probable it is that a packet is only late, where nobody counts what is missing: as
+    probable as that one was which then came.
+    """
+    own = slice(seen.fabric.n_nics * seen.fabric.n_planes)
+    sent = float(seen.sent[:, own].sum())
+    return np.full(len(seen.lost), seen.late / max(sent, 1.0))
 
 
 def _missing_part(seen: Observed, lost: Packets) -> FloatArray:

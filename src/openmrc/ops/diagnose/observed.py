@@ -52,6 +52,8 @@ class Observed:
     gone: FloatArray  # [bins, ports] that ports sent, and those at the other ends did not get
     answers: FloatArray  # [bins, ports] packets, across each, of which the sender got answers then
     rtt_us: float
+    counted: bool = True  # whether ports were read; if not, what they count is 0
+    late: int = 0  # packets and probes that were judged lost, and were none
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

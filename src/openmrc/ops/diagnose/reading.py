@@ -12,7 +12,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.ports import TICK, TICKS_MAX
+from openmrc.run.ports import COUNTED, TICK, TICKS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +44,8 @@ def observed(record: Record) -> Observed:
         gone=each["gone"],
         answers=each["answered"],
         rtt_us=record.rtt_us,
+        counted=any(each[name].any() for name in COUNTED),
+        late=len(account.filter(became.is_in(["late", "probe late"]))),
         over=is_over(record),
     )
 

@@ -46,6 +46,7 @@ class Heard:
     samples: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)  # by host
     qps: list[dict[str, Any]] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
+    accounts: dict[int, dict[str, list[Any]]] = field(default_factory=dict)  # by host (`account`)
     astray: int = 0  # bytes written outside of every message
     totals: list[tuple[int, Totals]] = field(default_factory=list)  # of the switches, by time
     ended_ps: int = 0
@@ -234,6 +235,8 @@ class Coordinator:
         heard.flows += [tuple(row) for row in message.get("flows", ())]
         heard.received += [tuple(row) for row in message.get("received", ())]
         heard.samples.setdefault(nic, []).extend(tuple(row) for row in message.get("samples", ()))
+        for name, rows in message.get("account", {}).items():
+            heard.accounts.setdefault(nic, {}).setdefault(name, []).extend(rows)
         if "qp" in message:
             heard.qps.append(message["qp"] | {"nic": nic})
         if "end" not in message:

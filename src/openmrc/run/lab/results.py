@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openmrc.errors import OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
-from openmrc.run.lab import narrow
+from openmrc.run.lab import account, narrow
 from openmrc.run.lab.coordinator import Heard
 from openmrc.run.lab.plan import Plan
 from openmrc.run.outcome import TransportResult
@@ -80,6 +80,7 @@ def result_of(
         jobs=traffic.jobs,
         flow_job=traffic.msg_job,
         placed_ps=_last_placed(timeline),
+        testimony=account.testimony(fabric, traffic, heard.accounts, end_ps, derived.base_rtt_ps),
     )
 
 
