@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.engine import account, ev
+from openmrc.run.lab.account import add_drops
 from openmrc.run.lab.account import testimony as joined
 from openmrc.run.ports import TICK
 from openmrc.run.ports import Testimony as Told
@@ -59,6 +60,21 @@ def test_what_only_came_late_is_none_however_late_that_is_known() -> None:
     assert seen.lossy["lost"].tolist() == [1]
 
 
+def test_what_came_twice_was_not_lost_whatever_its_sender_believes() -> None:
+    """A packet comes twice soon after it is judged lost and sent again."""
+    lost = [row(account.LOST, at, at - 5) for at in (14, 41, 42, 90)]
+    seen = told(*lost, twice=[[20 * MS, 0, 0], [60 * MS, 0, 2], [95 * MS, 0, 2]])
+    assert [(known, name) for _, known, _, name in became(seen)] == [
+        *((14, "lost"), (41, "late"), (42, "late"), (90, "lost")),
+    ]
+
+
+def test_what_came_twice_and_late_is_one_false_alarm() -> None:
+    lost = [row(account.LOST, at, at - 5) for at in (40, 41)]
+    seen = told(*lost, row(account.LATE, 50, 36), twice=[[60 * MS, 0, 1]])
+    assert [name for *_, name in became(seen)] == ["lost", "late"]
+
+
 def test_what_was_before_the_start_or_after_the_end_is_no_part_of_the_run() -> None:
     seen = told(row(account.LOST, 2, -1), row(account.LOST, 101, 99))
     assert became(seen) == []
@@ -96,6 +112,14 @@ def test_counters_grow_evenly_between_two_readings() -> None:
     assert answered.sum() == 100
     others = np.delete(seen.ticks, port, axis=2)
     assert not others.any()
+
+
+def test_what_queues_dropped_is_spread_over_the_run() -> None:
+    seen, dropped = told(), np.zeros(FABRIC.n_ports, np.int64)
+    dropped[3] = 10
+    add_drops(seen, dropped)
+    assert seen.ticks[:, TICK.index("dropped"), 3].tolist() == [2, 2, 2, 2, 2]
+    assert seen.ticks.sum() == 10
 
 
 def test_without_an_account_nothing_is_told() -> None:

@@ -21,20 +21,25 @@ REPORTED_NATS = -20.0  # a NIC that says that its own port is down is hardly eve
 
 def of_losses(seen: Observed, lost: Packets) -> FloatArray:
     """Return by how many nats chance explains each loss: the logarithm of its probability."""
-    log = np.log(
-        np.clip(1 - _missing_part(seen, lost) if seen.counted else _late(seen), FLOOR, MOST)
-    )
+    none = 1 - _missing_part(seen, lost) if seen.counted else _harmless_part(seen, lost)
+    log = np.log(np.clip(none, FLOOR, MOST))
     log[lost.ev < 0] = REPORTED_NATS
     return np.asarray(log)
 
 
-def _late(seen: Observed) -> FloatArray:
-    """Return how probable it is that a packet is only late, where nobody counts what is missing: as
-    probable as that one was which then came.
+def _harmless_part(seen: Observed, lost: Packets) -> FloatArray:
+    """Return how probable it is that each loss is of no fault, where nobody counts what is missing:
+    of those that senders judged at about the same time as many are late as proved so, since where
+    hosts stand still all is late; and of those across a port as many as its full queue dropped.
     """
-    own = slice(seen.fabric.n_nics * seen.fabric.n_planes)
-    sent = float(seen.sent[:, own].sum())
-    return np.full(len(seen.lost), seen.late / max(sent, 1.0))
+    n, (late, own) = len(seen.edges_us) - 1, map(seen.bin_of, (seen.late_us, lost.known_us))
+    counts = (np.bincount(it, minlength=n) for it in (late, own))
+    proved, left = (np.convolve(it, np.ones(3))[1:-1] for it in counts)  # a bin and those beside it
+    there = lost.routes[lost.routes >= 0]
+    dropped = np.append(seen.dropped.sum(axis=0), 0.0)  # the last is that of no port
+    part = dropped / np.maximum(np.bincount(there, minlength=len(dropped)), 1)
+    queues = np.minimum(part, 1)[lost.routes].max(axis=1)
+    return np.asarray(1 - (1 - (proved / np.maximum(proved + left, 1))[own]) * (1 - queues))
 
 
 def _missing_part(seen: Observed, lost: Packets) -> FloatArray:

@@ -2,13 +2,13 @@
 
 The engine tells the same as in the simulator (`engine.account`); here an agent takes it from its
 device now and then, and the coordinator makes of all reports what `run.witness` makes of a
-simulated run. Times are ps since the common start. Ports of a lab's switches are not read: of a
-tick only what senders know is there.
+simulated run. Times are ps since the common start. Of a lab's ports only the drops of full queues
+are read, once: what they sent, and what is missing, nobody counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,11 +39,18 @@ Reports = Mapping[int, Mapping[str, list[Any]]]  # by host, then by name, rows
 
 
 class Account:
-    """What the device of one host tells from a common start on of the queue pairs that send."""
+    """What the device of one host tells from a common start on of paths that it sends on, and of
+    what came twice.
+    """
 
-    def __init__(self, device: Device, qps: Mapping[int, QueuePair], start_ns: int) -> None:
+    def __init__(
+        self, device: Device, every: Mapping[int, QueuePair], sends: Set[int], start_ns: int
+    ) -> None:
+        """`every` queue pair by its number, and those that `sends` has of them."""
         assert device.fabric is not None
-        self._device, self._qps, self._start_ps = device, qps, start_ns * 1000
+        self._device, self._start_ps = device, start_ns * 1000
+        self._qps = qps = {qp: end for qp, end in every.items() if qp in sends}
+        self._receives = {qp: end for qp, end in every.items() if qp not in sends}
         self._fabric = fabric = device.fabric
         self._number = {end.index: qp for qp, end in qps.items()}
         paths = [(end, *end.path_counts()) for end in qps.values()]
@@ -53,7 +60,8 @@ class Account:
         dst, evs = (np.concatenate([nothing, *it]) for it in (ends, self._evs.values()))
         self._routes = routes(fabric, np.full(len(dst), device.nic), dst, evs)
         self._rows: list[list[int]] = []
-        self._readings: list[tuple[int, Array]] = []  # time, [2, ports] packets sent and answered
+        # Time, [2, ports] packets sent and answered, [queue pairs] that came twice
+        self._readings: list[tuple[int, Array, list[int]]] = []
         self._due_ps, self._every_ps = 0, TICK_PS_MIN
         device.account()  # what was before the start
 
@@ -64,7 +72,7 @@ class Account:
             if len(self._rows) < ROWS_MAX:
                 self._note(dict(zip(account.RECORD.names or (), told, strict=True)))
         if now_ps >= self._due_ps:
-            self._readings.append((now_ps, self._by_port()))
+            self._readings.append((now_ps, self._by_port(), self._twice()))
             self._due_ps = now_ps + self._every_ps
         if len(self._readings) > COUNTS_MAX:
             del self._readings[1::2]
@@ -82,6 +90,9 @@ class Account:
         if ev >= 0:
             self._rows.append([told["what"], told["why"], *times, qp, ev])
 
+    def _twice(self) -> list[int]:
+        return [end.counters()["dup"] for end in self._receives.values()]
+
     def _by_port(self) -> Array:
         """[2, ports] packets put on paths across each directed port so far, and those answered."""
         none = np.zeros((2, 0), np.int64)
@@ -94,14 +105,22 @@ class Account:
 
     def report(self) -> dict[str, list[list[int]]]:
         """Return rows by name: `told` as `ROW`; `counts`: time, port, sent and answered so far;
-        `paths`: queue pair, EV, packets, and the payload of the smallest that it loses though it
-        passes smaller ones.
+        `twice`: time, queue pair, and how many packets came twice so far; `paths`: queue pair, EV,
+        packets, and the payload of the smallest that it loses though it passes smaller ones.
         """
-        self._readings.append((self._readings[-1][0] + 1 if self._readings else 0, self._by_port()))
+        last_ps = self._readings[-1][0] if self._readings else 0
+        self._readings.append((last_ps + 1, self._by_port(), self._twice()))
+        used = np.flatnonzero(self._readings[-1][1].any(axis=0)).tolist()
         counts = [
             [at_ps, port, *each[:, port].tolist()]
-            for at_ps, each in self._readings
-            for port in np.flatnonzero(self._readings[-1][1].any(axis=0)).tolist()
+            for at_ps, each, _ in self._readings
+            for port in used
+        ]
+        twice = [
+            [at_ps, qp, n]
+            for at_ps, _, each in self._readings
+            for qp, n in zip(self._receives, each, strict=True)
+            if n
         ]
         paths = [
             [qp, path["ev"], path["packets"], path["narrow_bytes"]]
@@ -109,7 +128,7 @@ class Account:
             for path in end.evs()
             if path["packets"]
         ]
-        return {"told": self._rows, "counts": counts, "paths": paths}
+        return {"told": self._rows, "counts": counts, "twice": twice, "paths": paths}
 
 
 def testimony(
@@ -122,7 +141,8 @@ def testimony(
     keys, path = np.unique(np.stack([told["qp"], told["ev"]]), axis=1, return_inverse=True)
     told["path"] = path.ravel()
     of_path = _named(traffic, *keys)
-    losses, proved, rows = _account(told, end_ps, rtt_ps)
+    twice = _columns(reports, "twice", ("nic", "at_ps", "qp", "n"))
+    losses, proved, rows = _account(told, twice, end_ps, rtt_ps)
     ends_ps, ticks = _ticks(fabric, reports, end_ps)
     return Testimony(
         bin_ps=max(end_ps, 1),  # of paths, all of the run is one bin
@@ -134,6 +154,14 @@ def testimony(
         lossy=_lossy(reports, losses, proved, of_path),
         account=_with_paths(rows, of_path),
     )
+
+
+def add_drops(seen: Testimony, dropped: Array) -> None:
+    """Add the packets that each port [ports] dropped in the run because its queue was full: read at
+    its end, and so taken to be spread evenly.
+    """
+    upto = np.rint(np.outer(np.append(0, seen.tick_ends_ps) / max(seen.end_ps, 1), dropped))
+    seen.ticks[:, TICK.index("dropped")] = np.diff(upto, axis=0)
 
 
 def _columns(reports: Reports, name: str, columns: tuple[str, ...]) -> Columns:
@@ -153,7 +181,9 @@ def _with_paths(columns: Columns, of_path: Columns) -> Columns:
     return columns | {name: column[at] for name, column in of_path.items()}
 
 
-def _account(told: Columns, end_ps: int, rtt_ps: int) -> tuple[Columns, Array, Columns]:
+def _account(
+    told: Columns, twice: Columns, end_ps: int, rtt_ps: int
+) -> tuple[Columns, Array, Columns]:
     """Losses, which of them proved to be none, and what became of what was sent, one by one."""
     what, within = told["what"], (told["sent_ps"] >= 0) & (told["at_ps"] <= end_ps)
     missed = what == account.PROBE_MISSED
@@ -170,12 +200,37 @@ def _account(told: Columns, end_ps: int, rtt_ps: int) -> tuple[Columns, Array, C
     late = (what == account.LATE) | (what == account.PROBE_LATE)
     of_late = some(late) | {"probe": what[late] == account.PROBE_LATE}
     proved = witness.false_alarms(losses, of_late)
+    proved |= _came(losses | {"qp": told["qp"][lost]}, proved, twice)
     answers = some(within & (what == account.PROBE_ANSWERED))
     rows = {name: np.concatenate([losses[name], column]) for name, column in answers.items()}
     answered = np.full(len(answers["ev_at"]), ANSWERED)
     rows["became"] = np.append(2 * losses["probe"] + proved, answered)
     order = np.lexsort((rows["became"], rows["ev_at"], rows["sent_ps"]))
     return losses, proved, {name: column[order] for name, column in rows.items()}
+
+
+def _came(losses: Columns, proved: Array, twice: Columns) -> Array:
+    """Return which losses were none because their receiver has two of the packet: one that a
+    standing host had not taken yet comes after it was sent again, and its sender does not learn
+    that. A packet comes twice soon after it is judged lost: of a queue pair, the latest ones are
+    meant, beside those that the sender knows of.
+    """
+    found = np.zeros(len(proved), np.bool_)
+    for qp in np.unique(twice["qp"]).tolist():
+        own = np.flatnonzero((losses["qp"] == qp) & ~losses["probe"])
+        own = own[np.argsort(losses["known_ps"][own], kind="stable")]
+        open_, taken = list[int](), 0
+        known_ps, at = losses["known_ps"][own].tolist(), 0
+        rows = np.flatnonzero(twice["qp"] == qp)
+        for row in rows[np.argsort(twice["at_ps"][rows], kind="stable")].tolist():
+            while at < len(own) and known_ps[at] <= twice["at_ps"][row]:
+                taken += int(proved[own[at]])
+                open_ += [] if proved[own[at]] else [int(own[at])]
+                at += 1
+            while open_ and taken < twice["n"][row]:
+                found[open_.pop()] = True
+                taken += 1
+    return found
 
 
 def _events(told: Columns, of_path: Columns, end_ps: int) -> Columns:

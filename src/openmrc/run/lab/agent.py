@@ -116,8 +116,7 @@ class Agent:
         """Run from the common start until the coordinator ends it."""
         self._start_ns = int(self._line.receive()["start_ns"])
         if self._job["limits"]["account"]:
-            senders = {qp: self._qps[qp] for qp in self._sends_on}
-            self._account = Account(self._device, senders, self._start_ns)
+            self._account = Account(self._device, self._qps, self._sends_on, self._start_ns)
         for row, releases in enumerate(self._left):
             if releases <= 0:
                 self._schedule(row, 0, False)

@@ -47,6 +47,7 @@ class Heard:
     qps: list[dict[str, Any]] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
     accounts: dict[int, dict[str, list[Any]]] = field(default_factory=dict)  # by host (`account`)
+    queue_drops: list[int] = field(default_factory=list)  # by directed port, with accounts
     astray: int = 0  # bytes written outside of every message
     totals: list[tuple[int, Totals]] = field(default_factory=list)  # of the switches, by time
     ended_ps: int = 0
@@ -226,6 +227,8 @@ class Coordinator:
             if self._note(nic, message):
                 left.remove(nic)
         self.heard.totals.append((self.heard.ended_ps, self._lab.totals()))
+        if self.heard.accounts:
+            self.heard.queue_drops = self._lab.queue_drops().tolist()
         for nic in self._nics:
             self._lines[nic].send({"leave": True})
 
