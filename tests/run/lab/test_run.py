@@ -127,17 +127,21 @@ def test_messages_wait_for_what_releases_them(tmp_path: Path) -> None:
         assert mine["start_us"][0] >= 0
 
 
-def test_a_run_goes_on_while_a_plane_is_cut(tmp_path: Path) -> None:
+def test_a_run_goes_on_while_a_plane_is_cut_and_mrc_why_names_it(tmp_path: Path) -> None:
     fault = '[[fault]]\nat = "100ms"\nkind = "port-down"\nwhere = "nic * plane 1"\nfor = "700ms"\n'
     workload = PERMUTATION.replace("1MB", "3MB")
     file = written(tmp_path, workload, fault)
-    run = in_lab(file)["transports"]["mrc"]
+    run = in_lab(file, "--out", tmp_path / "out")["transports"]["mrc"]
     assert run["flows"]["completed"] == 4
     assert run["bytes_verified"] == 12_000_000
     assert run["packets"]["dropped_fault"] > 0
     # A NIC that waited for its dead port would keep the cores busy, and take many times as long.
     expected = simulated(file)["transports"]["mrc"]["flows"]["fct_us"]["p100"]
     assert run["flows"]["fct_us"]["p100"] < 2 * expected
+    done = mrc("why", tmp_path / "out", "--json")
+    (answer,) = json.loads(done.stdout)["transports"]
+    assert answer["paths_known"]
+    assert "plane 1" in [it["where"] for it in answer["findings"]]
 
 
 def test_a_dead_peer_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
