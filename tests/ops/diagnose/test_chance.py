@@ -72,6 +72,16 @@ def test_where_ports_tell_nothing_a_loss_is_one_unless_others_at_that_time_were_
     assert nats[observed.lost.known_us > 80].max() < -8
 
 
+def test_where_ports_tell_nothing_a_probe_is_lost_if_answers_came_sooner() -> None:
+    observed = uncounted(gray())
+    lost = replace(observed.lost, probe=np.ones(len(observed.lost), np.bool_))
+    waited_us = float(np.median(lost.known_us - lost.sent_us))
+    for took_us, low, high in ((waited_us / 2, -12, -8), (2 * waited_us, -0.1, 0)):
+        answered = replace(lost, known_us=lost.sent_us + took_us)
+        nats = chance.of_losses(replace(observed, answered=answered), lost)
+        assert low < nats.min() <= nats.max() <= high
+
+
 def test_where_ports_tell_nothing_but_drops_as_many_losses_across_them_are_chance() -> None:
     observed = uncounted(gray())
     dropped = np.zeros_like(observed.dropped)

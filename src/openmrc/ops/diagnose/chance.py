@@ -29,17 +29,24 @@ def of_losses(seen: Observed, lost: Packets) -> FloatArray:
 
 def _harmless_part(seen: Observed, lost: Packets) -> FloatArray:
     """Return how probable it is that each loss is of no fault, where nobody counts what is missing:
-    of those that senders judged at about the same time as many are late as proved so, since where
-    hosts stand still all is late; and of those across a port as many as its full queue dropped.
+    of those that senders judged while they waited for its answer as many are late as proved so,
+    since where hosts stand still all is late; of those across a port as many as its full queue
+    dropped; and of probes as many as the answers that took longer than these were waited for.
     """
-    n, (late, own) = len(seen.edges_us) - 1, map(seen.bin_of, (seen.late_us, lost.known_us))
-    counts = (np.bincount(it, minlength=n) for it in (late, own))
-    proved, left = (np.convolve(it, np.ones(3))[1:-1] for it in counts)  # a bin and those beside it
+    n, begin, end = len(seen.edges_us) - 1, seen.bin_of(lost.sent_us), seen.bin_of(lost.known_us)
+    counts = (
+        np.bincount(seen.bin_of(at_us), minlength=n) for at_us in (seen.late_us, lost.known_us)
+    )
+    upto = (np.append(0, np.cumsum(each)) for each in counts)
+    late, left = (each[end + 1] - each[begin] for each in upto)
     there = lost.routes[lost.routes >= 0]
     dropped = np.append(seen.dropped.sum(axis=0), 0.0)  # the last is that of no port
     part = dropped / np.maximum(np.bincount(there, minlength=len(dropped)), 1)
-    queues = np.minimum(part, 1)[lost.routes].max(axis=1)
-    return np.asarray(1 - (1 - (proved / np.maximum(proved + left, 1))[own]) * (1 - queues))
+    queues = np.minimum(part, 1)[lost.routes].max(axis=1, initial=0)
+    took_us = np.sort(seen.answered.known_us - seen.answered.sent_us)
+    sooner = np.searchsorted(took_us, lost.known_us - lost.sent_us, side="right")
+    slow = lost.probe * (1 - sooner / len(took_us) if len(took_us) else 0.0)
+    return np.asarray(1 - (1 - late / (late + left)) * (1 - queues) * (1 - slow))
 
 
 def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
