@@ -53,7 +53,7 @@ class Observed:
     answers: FloatArray  # [bins, ports] packets, across each, of which the sender got answers then
     rtt_us: float
     counted: bool = True  # whether ports tell what they sent; if not, `out` and `gone` are 0
-    # when packets and probes were judged lost that were none
+    # when packets were judged lost that were none
     late_us: FloatArray = field(default_factory=lambda: np.zeros(0))
     over: bool = False  # all messages came: nothing is under way at the end
 

@@ -47,7 +47,7 @@ def observed(record: Record) -> Observed:
         answers=each["answered"],
         rtt_us=record.rtt_us if counted else _round_trip_us(record, answered),
         counted=counted,
-        late_us=account.filter(became.is_in(["late", "probe late"]))["known_us"].to_numpy(),
+        late_us=account.filter(became == "late")["known_us"].to_numpy(),
         over=is_over(record),
     )
 
