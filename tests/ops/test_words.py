@@ -129,6 +129,14 @@ def test_what_keeps_no_account_names_the_places_that_are_too_narrow() -> None:
     )
 
 
+def test_where_senders_find_a_lab_too_narrow_is_said_unless_the_place_is_found() -> None:
+    summary = SUMMARY | {"narrow_paths": ["nic 1 plane 1: MTU?"]}
+    assert "Across" not in told(replace(CUT, narrow_bytes=4096), summary=summary)
+    said = told(summary=summary)
+    assert "Across nic 1 plane 1: MTU?" in said
+    assert "Nothing broke" not in said
+
+
 def test_what_was_not_recorded_is_said_with_the_remedy() -> None:
     answer = why(record(account=None))
     assert (answer.knows, answer.as_json()["nothing_broke"]) == (False, False)

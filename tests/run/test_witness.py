@@ -14,7 +14,7 @@ from openmrc.cli.command import main
 from openmrc.fabric.outline import SOURCE_PORT_BITS
 from openmrc.report.result import Result, simulate
 from openmrc.run.tables import count_table, event_table, path_table
-from openmrc.run.witness import _false_alarms
+from openmrc.run.witness import false_alarms
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 
@@ -386,9 +386,9 @@ def test_losses_that_proved_to_be_none_are_taken_back_each_by_itself() -> None:
         "probe": np.array([0, 1, 0, 0, 0]),
         "sent_ps": np.array([20, 20, 10, 30, 10]) * US - np.array([999, 127_999, 0, 1000, -1]),
     }
-    assert _false_alarms(losses, late).tolist() == [False, True, False, False, True]
+    assert false_alarms(losses, late).tolist() == [False, True, False, False, True]
     none = {name: column[:0] for name, column in late.items()}
-    assert not _false_alarms(losses, none).any()
+    assert not false_alarms(losses, none).any()
 
 
 def test_a_run_has_no_losses_of_packets_that_only_came_late() -> None:

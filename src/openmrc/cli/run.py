@@ -213,7 +213,7 @@ def _simulate(
     if in_lab:
         from openmrc.run.lab import run_in_lab
 
-        result = run_in_lab(scenario, Bar, compiling, pcap, at)
+        result = run_in_lab(scenario, Bar, compiling, pcap, at, keeps_account=out is not None)
     else:
         from openmrc.run.simulation import simulate
 

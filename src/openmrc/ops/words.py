@@ -57,13 +57,17 @@ def unknown(record: Record) -> str:
     """Return the sentence of a run of which neither senders nor ports were recorded."""
     again = record.summary["packets"]["retransmitted"]
     sent = f"{counted(again, 'packet was', 'packets were')} sent again."
-    if narrow := record.summary.get("narrow_paths"):
-        places = " ".join(f"Across {line}" for line in narrow)
-        return f"{sent} {places} Of other losses senders keep no account here; probes could."
+    if narrow := _too_narrow(record):
+        return f"{sent} {narrow} Of other losses senders keep no account here; probes could."
     return (
         f"{sent} What senders knew and ports counted was not recorded, so nobody can say where; run"
         " it packet by packet (mrc run --out), or have the fabric probed (mrc ops agent)."
     )
+
+
+def _too_narrow(record: Record) -> str:
+    """Where the senders of a lab believe the MTU to be too small."""
+    return " ".join(f"Across {line}" for line in record.summary.get("narrow_paths") or ())
 
 
 def told(record: Record, window: Window, findings: Sequence[Finding], flows: pl.DataFrame) -> str:
@@ -73,6 +77,8 @@ def told(record: Record, window: Window, findings: Sequence[Finding], flows: pl.
         parts.append(_rest(findings[TOLD_MAX:]))
     if record.account is None:
         parts.append(_counted(record, bool(findings)))
+    elif (narrow := _too_narrow(record)) and not any(it.narrow_bytes for it in findings):
+        parts.append(narrow)
     elif not findings:
         parts.append("Nothing broke" + _trifles(record, window))
     congestion = _congestion(record, flows) if record.trims else _drops(record)

@@ -195,7 +195,7 @@ class Witness(Ports):
         """All losses, and which of them proved to be none."""
         names = ("bin", "ev_at", "sent_ps", "when_ps", "known_ps", "probe")
         losses = _columns(self._losses, names)
-        return losses, _false_alarms(losses, _columns(self._late, ("ev_at", "sent_ps", "probe")))
+        return losses, false_alarms(losses, _columns(self._late, ("ev_at", "sent_ps", "probe")))
 
     def _rows(self) -> dict[str, Array]:
         """Losses by bin and path, without those that proved to be none, and what was sent then."""
@@ -207,7 +207,7 @@ class Witness(Ports):
         sent = _columns(self._lossy, ("bin", "ev_at", "sent"))
         known, of = np.unique(sent["bin"] * n + sent["ev_at"], return_inverse=True)
         total = np.bincount(of, sent["sent"], len(known)).astype(np.int64)
-        rows = _by_path(which, losses["when_ps"], len(keys))
+        rows = by_path(which, losses["when_ps"], len(keys))
         return rows | {
             "bin": keys // n,
             "ev_at": keys % n,
@@ -286,8 +286,8 @@ def can_tell(world: Any) -> bool:
     return of_mrc and len(world.engine.ev) <= EVS_MAX
 
 
-def _false_alarms(losses: dict[str, Array], late: dict[str, Array]) -> Array:
-    """Which losses proved to be none: the packet, or the answer to the probe, came late. When that
+def false_alarms(losses: dict[str, Array], late: dict[str, Array]) -> Array:
+    """Return which losses proved to be none: the packet, or the answer, came late. When that
     one left is known to within `UNITS_PS`, rounded down.
     """
     found = np.zeros(len(losses["ev_at"]), np.bool_)
@@ -307,8 +307,8 @@ def _false_alarms(losses: dict[str, Array], late: dict[str, Array]) -> Array:
     return found
 
 
-def _by_path(which: LongArray, when_ps: LongArray, n: int) -> dict[str, Array]:
-    """Number of losses, first and last times, by path and bin."""
+def by_path(which: LongArray, when_ps: LongArray, n: int) -> dict[str, Array]:
+    """Return the number of losses, and their first and last times, by path and bin."""
     first = np.full(n, np.iinfo(np.int64).max)
     last = np.full(n, -1)
     np.minimum.at(first, which, when_ps)

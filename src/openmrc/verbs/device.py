@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import endpoint
+from openmrc.engine import account, endpoint
 from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric, LongArray
@@ -19,6 +19,7 @@ from openmrc.live.closing import Closing
 from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host, Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
+from openmrc.live.syscalls import PS_PER_NS
 from openmrc.say import say
 from openmrc.verbs import advised, events, hostfile, network
 from openmrc.verbs.cq import CompletionQueue
@@ -316,6 +317,16 @@ class Device(Closing):
         found = self._tally.counters(lambda: list(self._qps))
         names = {"sent": "tx_packets", "again": "rtx", "set_aside": "paths_bad"}
         return {name: found[key] for name, key in names.items()}
+
+    def account(self) -> tuple[Any, int]:
+        """Return what the engine decided since the last call (`engine.account.RECORD`), at ps of
+        CLOCK_MONOTONIC, and how many records are missing. A device keeps it if its limits have room
+        for an `account`.
+        """
+        found, missing = self._host.between(lambda: account.take(self._host.st))
+        for when in ("at", "sent_at"):
+            found[when] += int(self._host.ep.ctl[0].started_ns) * PS_PER_NS
+        return found, missing
 
     @property
     def fabric(self) -> Fabric | None:

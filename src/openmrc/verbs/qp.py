@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from openmrc.engine import ev, observe, place, setup
 from openmrc.engine import qp as life
 from openmrc.engine import state as es
 from openmrc.engine.packet import PENALTY_MAX
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import LongArray
 from openmrc.jit.bound import column
 from openmrc.live.endpoint import path_mtu, state
 from openmrc.live.endpoint.control import DRAWN, Paths
@@ -361,6 +364,15 @@ class QueuePair:
             )
             if (name := ev.EV_STATES.get(int(e.state)))
         ]
+
+    def path_counts(self) -> tuple[LongArray, LongArray]:
+        """Return the EV of each path, and [2, paths] packets put on it, and those answered so far:
+        the latter where the device keeps an account.
+        """
+        st, own = self._host.st, place.evs(self._q)
+        answered = st.tally[own].sum(axis=1)
+        values, used = (np.asarray(st.ev[name][own], np.int64) for name in ("value", "used"))
+        return values, np.stack([used, answered])
 
     def destroy(self) -> None:
         """Flush outstanding requests and release the queue pair; its number is not reused soon (row

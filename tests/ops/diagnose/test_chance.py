@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.observed import Observed
-from tests.ops.diagnose.made import RTT_US, Bad, component, seen
+from tests.ops.diagnose.made import RTT_US, Bad, component, seen, told
 
 NIC = component("nic 5 plane 0 < t0")
 
@@ -54,3 +54,45 @@ def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:
     many = gray().lost.take(np.zeros(10, np.int64))
     alone, together = (chance.draws(it, 2, RTT_US).sum() for it in (one, many))
     assert together == pytest.approx(alone)
+
+
+def uncounted(observed: Observed) -> Observed:
+    """The same where ports tell neither what they sent nor what is missing."""
+    none = np.zeros_like(observed.out)
+    return replace(observed, out=none, gone=none, counted=False)
+
+
+def test_where_ports_tell_nothing_a_loss_is_one_unless_others_at_that_time_were_late() -> None:
+    observed = uncounted(gray())
+    assert chance.of_losses(observed, observed.lost).max() < -8
+    begin_us = observed.lost.known_us < 60
+    late = replace(observed, late_us=np.repeat(observed.lost.known_us[begin_us], 20))
+    nats = chance.of_losses(late, late.lost)
+    assert nats[begin_us].min() > -0.2
+    assert nats[observed.lost.known_us > 80].max() < -8
+
+
+def test_where_ports_tell_nothing_a_probe_is_lost_if_answers_came_sooner() -> None:
+    observed = uncounted(gray())
+    lost = replace(observed.lost, probe=np.ones(len(observed.lost), np.bool_))
+    waited_us = float(np.median(lost.known_us - lost.sent_us))
+    for took_us, low, high in ((waited_us / 2, -12, -8), (2 * waited_us, -0.1, 0)):
+        answered = replace(lost, known_us=lost.sent_us + took_us)
+        nats = chance.of_losses(replace(observed, answered=answered), lost)
+        assert low < nats.min() <= nats.max() <= high
+
+
+def test_where_ports_tell_nothing_but_drops_as_many_losses_across_them_are_chance() -> None:
+    observed = uncounted(gray())
+    dropped = np.zeros_like(observed.dropped)
+    dropped[-1, NIC.ports[0]] = len(observed.lost)
+    full = replace(observed, dropped=dropped)
+    assert chance.of_losses(full, full.lost).min() > -0.1
+
+
+def test_the_place_is_found_where_ports_tell_nothing() -> None:
+    link = component("plane 1 t0 2 > t1 3")
+    for every, dead in ((1, True), (10, False)):
+        (place,) = told(uncounted(seen(Bad(link.ports, every=every))))
+        assert (place.where, place.dead) == (link.where, dead)
+    assert told(uncounted(seen())) == []

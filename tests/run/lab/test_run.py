@@ -91,13 +91,17 @@ def test_the_results_are_those_of_a_simulation(permutation: tuple[Path, dict[str
     folder, summary = permutation
     assert keys(summary) == keys(simulated(folder / "scenario.toml"))
     names = {path.name for path in (folder / "out").iterdir()}
+    tables = ("flows", "timeline", "events", "paths", "account", "counts")
     assert names == {
-        *("summary.json", "flows.parquet", "timeline.parquet", "report.html", "scenario.toml")
+        *("summary.json", "report.html", "scenario.toml"),
+        *(f"{table}.parquet" for table in tables),
     }
     done = mrc("run", folder / "scenario.toml", "--out", folder / "sim")
     assert done.returncode == 0
-    for name in ("flows.parquet", "timeline.parquet"):
-        there, here = (pl.read_parquet(folder / d / name).schema for d in ("sim", "out"))
+    for name in tables:
+        there, here = (
+            pl.read_parquet(folder / d / f"{name}.parquet").schema for d in ("sim", "out")
+        )
         assert there == here
 
 
@@ -123,17 +127,21 @@ def test_messages_wait_for_what_releases_them(tmp_path: Path) -> None:
         assert mine["start_us"][0] >= 0
 
 
-def test_a_run_goes_on_while_a_plane_is_cut(tmp_path: Path) -> None:
+def test_a_run_goes_on_while_a_plane_is_cut_and_mrc_why_names_it(tmp_path: Path) -> None:
     fault = '[[fault]]\nat = "100ms"\nkind = "port-down"\nwhere = "nic * plane 1"\nfor = "700ms"\n'
     workload = PERMUTATION.replace("1MB", "3MB")
     file = written(tmp_path, workload, fault)
-    run = in_lab(file)["transports"]["mrc"]
+    run = in_lab(file, "--out", tmp_path / "out")["transports"]["mrc"]
     assert run["flows"]["completed"] == 4
     assert run["bytes_verified"] == 12_000_000
     assert run["packets"]["dropped_fault"] > 0
     # A NIC that waited for its dead port would keep the cores busy, and take many times as long.
     expected = simulated(file)["transports"]["mrc"]["flows"]["fct_us"]["p100"]
     assert run["flows"]["fct_us"]["p100"] < 2 * expected
+    done = mrc("why", tmp_path / "out", "--json")
+    (answer,) = json.loads(done.stdout)["transports"]
+    assert answer["paths_known"]
+    assert "plane 1" in [it["where"] for it in answer["findings"]]
 
 
 def test_a_dead_peer_is_an_error_and_not_a_hang(tmp_path: Path) -> None:

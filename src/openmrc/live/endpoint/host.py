@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from openmrc.engine import ev, parameters, place, setup
+from openmrc.engine import account, ev, parameters, place, setup
 from openmrc.engine import state as es
 from openmrc.engine.parameters import MPR_MAX, PMTUS
 from openmrc.engine.setup import pow2_at_least
@@ -102,6 +102,7 @@ class Limits(parameters.Parameters):
     ports_from_1: bool = False  # port masks on the wire: bit p is port p - 1, row 32
     spin: bool = False
     check_mtu: bool = True  # `exchange` tests whether paths carry full packets, row 20
+    account: int = 0  # records that the engine's account has room for between two looks; 0: none
 
 
 class Host:
@@ -189,6 +190,8 @@ class Host:
             guarded=1,
             local_evs=self.mode == state.IP,
         )
+        if limits.account:
+            self.st = account.kept(self.st, limits.account)
         setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
         setup.identify(self.st.qp, nic=self.nic)
         self._unused = self.st.qp.copy()  # each with its slots, otherwise empty

@@ -17,11 +17,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from openmrc.fabric.actions import PORT_RATE, FaultSchedule
+from openmrc.fabric.model import LongArray
 from openmrc.live.lab import namespaces as ns
 from openmrc.live.lab.health import Health
 from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import FABRIC, Topology
-from openmrc.live.lab.totals import Totals, of_our_switches
+from openmrc.live.lab.totals import QUEUE, Totals, of_our_switches
+from openmrc.live.switch.state import DROPS
 from openmrc.live.switch.switches import Switches
 
 ETH_P_IPV6 = 0x86DD
@@ -132,6 +134,11 @@ class CompiledFabric:
     def totals(self) -> Totals:
         """Return the loop's counters, summed over all switches."""
         return of_our_switches(self._switches.counters())
+
+    def queue_drops(self) -> LongArray:
+        """Return, by directed port, the packets for which its queue had no room."""
+        dropped = self._switches.counters().dropped
+        return np.asarray(dropped[:, [DROPS.index(it) for it in QUEUE]].sum(axis=1), np.int64)
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Any:
         """Start a capture of these directed ports; `close` ends it."""

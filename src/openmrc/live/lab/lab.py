@@ -20,7 +20,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.faults import compile_faults
 from openmrc.fabric.kinds import Fault
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import Fabric, LongArray
 from openmrc.fabric.places import kind_of, ports
 from openmrc.live.closing import Closing
 from openmrc.live.lab import commands, control, hosts
@@ -183,6 +183,11 @@ class Lab(Closing):
         """Return the counters of all switches together."""
         counted: Totals = self._switching.totals()
         return counted
+
+    def queue_drops(self) -> LongArray:
+        """Return, by directed port, the packets that it dropped because its queue was full."""
+        found: LongArray = self._switching.queue_drops()
+        return found
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Handle a request of `mrc lab fail`, `heal` or `status`."""

@@ -18,10 +18,13 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from openmrc.errors import InputError
 from openmrc.fabric import actions
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.kinds import BEGINS, RATED
+from openmrc.fabric.model import LongArray
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import BLOCK_BITS, FIRST_LINK, USID_BITS
 from openmrc.live.lab.capture import Source, Tap
@@ -129,6 +132,20 @@ class LinuxFabric:
     def totals(self) -> Totals:
         """Return the kernel's counters: only packets forwarded are known."""
         return Totals(link_traversals=sum(row["packets"] for row in self.counters().values()))
+
+    def queue_drops(self) -> LongArray:
+        """Return, by directed port, the packets for which its shaper had no room: those of
+        switches.
+        """
+        found = np.zeros(self._topology.fabric.n_ports, np.int64)
+        port_of = {(end.namespace, end.interface): p for p, end in self._topology.end_of.items()}
+        for name in self._topology.switches:
+            text = self._namespaces.output(name, "tc", "-s", "-j", "qdisc", "show")
+            for queue in json.loads(text or "[]"):
+                port = port_of.get((name, queue["dev"]))
+                if port is not None and queue.get("root"):
+                    found[port] += queue.get("drops", 0)
+        return found
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Tap:
         """Start a capture of these directed ports; `close` ends it."""

@@ -21,9 +21,34 @@ REPORTED_NATS = -20.0  # a NIC that says that its own port is down is hardly eve
 
 def of_losses(seen: Observed, lost: Packets) -> FloatArray:
     """Return by how many nats chance explains each loss: the logarithm of its probability."""
-    log = np.log(np.clip(1 - _missing_part(seen, lost), FLOOR, MOST))
+    none = 1 - _missing_part(seen, lost) if seen.counted else _harmless_part(seen, lost)
+    log = np.log(np.clip(none, FLOOR, MOST))
     log[lost.ev < 0] = REPORTED_NATS
     return np.asarray(log)
+
+
+def _harmless_part(seen: Observed, lost: Packets) -> FloatArray:
+    """Return how probable it is that each loss is of no fault, where nobody counts what is missing:
+    of data that senders judged lost while they waited for its answer as much is late as proved so,
+    since where hosts stand still all is late; of probes as many as the answers that took longer
+    than these were waited for; and of losses across a port as many as its full queue dropped.
+    """
+    n, begin, end = len(seen.edges_us) - 1, seen.bin_of(lost.sent_us), seen.bin_of(lost.known_us)
+    counts = (
+        np.bincount(seen.bin_of(at_us), minlength=n)
+        for at_us in (seen.late_us, lost.known_us[~lost.probe])
+    )
+    upto = (np.append(0, np.cumsum(each)) for each in counts)
+    late, left = (each[end + 1] - each[begin] for each in upto)
+    there = lost.routes[lost.routes >= 0]
+    dropped = np.append(seen.dropped.sum(axis=0), 0.0)  # the last is that of no port
+    part = dropped / np.maximum(np.bincount(there, minlength=len(dropped)), 1)
+    queues = np.minimum(part, 1)[lost.routes].max(axis=1, initial=0)
+    took_us = np.sort(seen.answered.known_us - seen.answered.sent_us)
+    sooner = np.searchsorted(took_us, lost.known_us - lost.sent_us, side="right")
+    slow = 1 - sooner / len(took_us) if len(took_us) else 0.0
+    none = np.where(lost.probe, slow, late / np.maximum(late + left, 1))
+    return np.asarray(1 - (1 - none) * (1 - queues))
 
 
 def _missing_part(seen: Observed, lost: Packets) -> FloatArray:

@@ -100,7 +100,11 @@ class Counters:
         return np.asarray(found * min(most / max(float(found.sum()), 1e-9), 1.0))
 
     def nats(self, so_far: FloatArray, more: FloatArray) -> float:
-        """Return how much the counts speak for faults that move them by `more`."""
+        """Return how much the counts speak for faults that move them by `more`: nothing, where none
+        were read.
+        """
+        if not self.seen.counted:
+            return 0.0
         return float((self._log(so_far + more) - self._log(so_far)).sum())
 
     def moved_by(self, rows: Sequence[Component]) -> tuple[LongArray, LongArray]:
@@ -119,6 +123,8 @@ class Counters:
         """Return how much the counts may speak for each of `n` components that may move these, if
         others move `so_far`.
         """
+        if not self.seen.counted:
+            return np.zeros(n)
         gain = -self._log(so_far)
         damaged = gain[self.seen.fabric.n_switches + self.seen.fabric.n_ports :].sum()
         # What is damaged on its way, or answers, any NIC may count.
@@ -145,9 +151,11 @@ class Counters:
     def passed(self, row: Component, spans_us: Sequence[tuple[float, float]]) -> float | None:
         """Return how many packets of all sorts came through a component, as ports count, for each
         packet of data that was sent across it, in the ticks that lie within these spans; None: none
-        was.
+        was, or nobody counted.
         """
         seen, links = self.seen, list(row.gates)
+        if not seen.counted:
+            return None
         rtt_us, begin, end = self.seen.rtt_us, seen.edges_us[:-1], seen.edges_us[1:]
         within = np.zeros(len(begin), np.bool_)
         for since_us, until_us in spans_us:
@@ -193,6 +201,8 @@ def unanswered(seen: Observed) -> Packets:
     answered what the last port on its way did not send; and of what is missing neither on a link
     nor in a switch at its ends, while its port sends, nothing was lost on it.
     """
+    if not seen.counted:
+        return seen.lost
     lost, (links, inside) = seen.lost, missing(seen)
     last = lost.routes[np.arange(len(lost)), (lost.routes >= 0).sum(axis=1) - 1]
     begin, end = seen.bin_of(lost.sent_us)[:, None], seen.bin_of(lost.known_us)[:, None] + 1

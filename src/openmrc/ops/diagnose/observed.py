@@ -7,7 +7,7 @@ crossed it, and when a sender notices is another matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,9 @@ class Observed:
     gone: FloatArray  # [bins, ports] that ports sent, and those at the other ends did not get
     answers: FloatArray  # [bins, ports] packets, across each, of which the sender got answers then
     rtt_us: float
+    counted: bool = True  # whether ports tell what they sent; if not, `out` and `gone` are 0
+    # when packets were judged lost that were none
+    late_us: FloatArray = field(default_factory=lambda: np.zeros(0))
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

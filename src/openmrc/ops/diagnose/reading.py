@@ -32,10 +32,12 @@ def observed(record: Record) -> Observed:
     edges_us, each = counts(record, record.counts)
     became = pl.col("became")
     lost = _packets(known, account.filter(became.is_in(["lost", "probe lost"])))
+    answered = _packets(known, account.filter(became == "probe answered"))
+    counted = bool(each["packets_out"].any())
     return Observed(
         fabric=known,
         lost=joined(lost, told_down(known, _both_ways(known, _spans(record)), lost)),
-        answered=_packets(known, account.filter(became == "probe answered")),
+        answered=answered,
         edges_us=edges_us,
         sent=each["packets"],
         out=each["packets_out"],
@@ -43,9 +45,17 @@ def observed(record: Record) -> Observed:
         damaged=each["damaged"],
         gone=each["gone"],
         answers=each["answered"],
-        rtt_us=record.rtt_us,
+        rtt_us=record.rtt_us if counted else _round_trip_us(record, answered),
+        counted=counted,
+        late_us=account.filter(became == "late")["known_us"].to_numpy(),
         over=is_over(record),
     )
+
+
+def _round_trip_us(record: Record, answered: Packets) -> float:
+    """The round trip of hosts that a scheduler lets run: as most probes found it."""
+    took_us = answered.known_us - answered.sent_us
+    return max(record.rtt_us, float(np.median(took_us)) if len(took_us) else 0.0)
 
 
 def is_over(record: Record) -> bool:

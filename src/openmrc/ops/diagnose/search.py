@@ -429,8 +429,8 @@ class Search:
         return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
-        """Return probes whose answers may have met a fault, and the part of them that do: answers
-        take any way back between their T0s.
+        """Return probes, or packets, whose answers may have met a fault, and the part of them that
+        do: answers take any way back between their T0s.
         """
         lost, fabric = self.seen.lost, self.seen.fabric
         row = self.table.rows[fault.component]
@@ -442,7 +442,9 @@ class Search:
             during |= (lost.known_us >= since_us) & (lost.sent_us <= until_us)
         own = np.isin(lost.routes, row.ports).any(axis=1)
         same = np.isin(lost.routes[:, 0] % fabric.n_planes, planes(fabric, row))
-        return np.flatnonzero(during & lost.probe & same & ~own & (lost.ev >= 0)), part
+        # Of a trimmed packet only an answer tells; where ports do, it is missing nowhere.
+        hangs = lost.probe | (not self.seen.counted)
+        return np.flatnonzero(during & hangs & same & ~own & (lost.ev >= 0)), part
 
     def worth(self) -> float:
         """Return the logarithm of the posterior of the faults, against none."""

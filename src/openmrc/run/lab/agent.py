@@ -26,6 +26,7 @@ import numpy as np
 
 from openmrc import verbs
 from openmrc.errors import OpenMrcError
+from openmrc.run.lab.account import Account
 from openmrc.say import say
 from openmrc.verbs.line import FOREVER, TIMEOUT_S, Line, call
 
@@ -67,6 +68,7 @@ class Agent:
         self._due: list[tuple[int, int]] = []  # (ns since the start, row), a heap
         self._samples: list[tuple[int, int, int]] = []
         self._n_done = self._n_failed = 0
+        self._account: Account | None = None  # since the start, if one is kept
 
     def _memory(self, messages: dict[str, list[int]], own: bool) -> verbs.MemoryRegion:
         """The bytes of all messages sent, or room for all received, with every page touched."""
@@ -113,6 +115,8 @@ class Agent:
     def run(self) -> None:
         """Run from the common start until the coordinator ends it."""
         self._start_ns = int(self._line.receive()["start_ns"])
+        if self._job["limits"]["account"]:
+            self._account = Account(self._device, self._qps, self._sends_on, self._start_ns)
         for row, releases in enumerate(self._left):
             if releases <= 0:
                 self._schedule(row, 0, False)
@@ -213,6 +217,8 @@ class Agent:
 
     def _sample(self, now: int) -> tuple[int, int, int]:
         """Time, payload bytes placed here, packets retransmitted from here, so far."""
+        if self._account is not None:
+            self._account.take(now * PS_PER_NS)
         placed = again = 0
         for qp, end in self._qps.items():
             counted = end.counters()
@@ -236,6 +242,10 @@ class Agent:
         self._rows("flows", list(zip(*columns, strict=True)))
         self._rows("received", list(self._verify()))
         self._rows("samples", self._samples)
+        if self._account is not None:
+            for name, rows in self._account.report().items():
+                for first in range(0, len(rows), ROWS_A_LINE):
+                    self._line.send({"account": {name: rows[first : first + ROWS_A_LINE]}})
         for qp, end in self._qps.items():
             one = {"qp": qp, "qpn": end.qp_num, "sends": qp in self._sends_on, "error": end.error}
             used = [ev for ev in end.evs() if ev["packets"]]

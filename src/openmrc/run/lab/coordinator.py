@@ -46,6 +46,8 @@ class Heard:
     samples: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)  # by host
     qps: list[dict[str, Any]] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
+    accounts: dict[int, dict[str, list[Any]]] = field(default_factory=dict)  # by host (`account`)
+    queue_drops: list[int] = field(default_factory=list)  # by directed port, with accounts
     astray: int = 0  # bytes written outside of every message
     totals: list[tuple[int, Totals]] = field(default_factory=list)  # of the switches, by time
     ended_ps: int = 0
@@ -225,6 +227,8 @@ class Coordinator:
             if self._note(nic, message):
                 left.remove(nic)
         self.heard.totals.append((self.heard.ended_ps, self._lab.totals()))
+        if self.heard.accounts:
+            self.heard.queue_drops = self._lab.queue_drops().tolist()
         for nic in self._nics:
             self._lines[nic].send({"leave": True})
 
@@ -234,6 +238,8 @@ class Coordinator:
         heard.flows += [tuple(row) for row in message.get("flows", ())]
         heard.received += [tuple(row) for row in message.get("received", ())]
         heard.samples.setdefault(nic, []).extend(tuple(row) for row in message.get("samples", ()))
+        for name, rows in message.get("account", {}).items():
+            heard.accounts.setdefault(nic, {}).setdefault(name, []).extend(rows)
         if "qp" in message:
             heard.qps.append(message["qp"] | {"nic": nic})
         if "end" not in message:

@@ -7,7 +7,7 @@ those released by a completion by the sender, because a NIC knows nothing else.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ SIMULATED_ONLY = [
     if key not in OF_A_RUN
     and parameter.name not in {each.name for each in fields(parameters.Parameters)}
 ]
+RECORDS = 2**16  # of the engine's account, between two looks of an agent
 GAP_BYTES = 64  # between two messages in memory: nobody may write there
 ETHERNET_BYTES = 14
 
@@ -50,9 +51,16 @@ class Plan:
 
 
 def make_plan(
-    traffic: Traffic, transport: TransportSection, derived: Derived, trim: bool, seed: int
+    traffic: Traffic,
+    transport: TransportSection,
+    derived: Derived,
+    trim: bool,
+    seed: int,
+    keeps_account: bool = False,
 ) -> Plan:
-    """Return the plan of a workload; `InputError` for what hosts, or this machine, cannot do."""
+    """Return the plan of a workload, of whose packets and paths hosts may keep an account;
+    `InputError` for what they, or this machine, cannot do.
+    """
     _check_sizes(traffic)
     listed = unroll(traffic)
     entry = np.repeat(np.arange(traffic.n_msgs, dtype=np.int32), traffic.msg_count)
@@ -65,6 +73,8 @@ def make_plan(
             f"workload: nic {ends.argmax()} has {ends.max()} queue pairs; a lab's have {QPS_MAX}"
         )
     limits = limits_of(transport, derived, trim, depth, int(ends.max()))
+    if keeps_account:
+        limits = replace(limits, account=RECORDS)
     offsets = [_offsets(listed, by) for by in (listed.msg_src, listed.msg_dst)]
     # An arrival that releases something must be reported: only an immediate is (MRC 1.2).
     told = listed.msg_imm | (np.diff(listed.recv_first) > 0)

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from openmrc.errors import OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
-from openmrc.run.lab import narrow
+from openmrc.run.lab import account, narrow
 from openmrc.run.lab.coordinator import Heard
 from openmrc.run.lab.plan import Plan
 from openmrc.run.outcome import TransportResult
+from openmrc.run.ports import Testimony
 from openmrc.sim.mrc.derive import Derived
 from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
@@ -80,7 +81,18 @@ def result_of(
         jobs=traffic.jobs,
         flow_job=traffic.msg_job,
         placed_ps=_last_placed(timeline),
+        testimony=_testimony(fabric, traffic, heard, end_ps, derived.base_rtt_ps),
     )
+
+
+def _testimony(
+    fabric: Fabric, traffic: Traffic, heard: Heard, end_ps: int, rtt_ps: int
+) -> Testimony | None:
+    """What senders told, with what queues dropped."""
+    found = account.testimony(fabric, traffic, heard.accounts, end_ps, rtt_ps)
+    if found is not None and heard.queue_drops:
+        account.add_drops(found, np.array(heard.queue_drops))
+    return found
 
 
 class _Entries:

@@ -48,19 +48,23 @@ def run_in_lab(
     compiling: Callable[[str, int, int], None] | None = None,
     pcap: Path | None = None,
     at: Sequence[str] = ("everywhere",),
+    keeps_account: bool = False,
 ) -> Result:
     """Run every transport of `scenario` on real frames, and return the results.
 
     Arguments and result are as those of `run.simulate`, except `bar`: it creates the context
     manager whose `update` takes the steps, in the process where the lab is. `InputError` for what
-    cannot be done live, or on this machine. Ctrl-C returns the results so far, marked partial.
+    cannot be done live, or on this machine. Ctrl-C returns the results so far, marked partial. With
+    `keeps_account` senders tell what became of packets and paths: the basis of `mrc why`.
     """
     from openmrc.scenario.scenario import as_scenario
 
     started = time.perf_counter()
     scenario = as_scenario(scenario)
     fabric, traffic, schedule = scenario.build()
-    prepared = [_prepare(scenario, index) for index in range(len(scenario.transports))]
+    prepared = [
+        _prepare(scenario, index, keeps_account) for index in range(len(scenario.transports))
+    ]
     files = pcap_paths(pcap, [transport.name for transport in scenario.transports])
     runs: list[TransportResult] = []
     partial = False
@@ -85,7 +89,9 @@ def run_in_lab(
     return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
 
 
-def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
+def _prepare(
+    scenario: Scenario, index: int, keeps_account: bool = False
+) -> tuple[LabSpec, Plan, Any]:
     """Check everything that can be checked before a lab is up."""
     from openmrc.live.lab.topology import topology
     from openmrc.run.lab.plan import make_plan, refuse
@@ -99,7 +105,9 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
         topology(fabric, scenario.lab.build())
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max())
         derived = derive(fabric, section.build(), scenario.fabric.queues(), senders)
-        plan = make_plan(traffic, section, derived, scenario.fabric.trim, scenario.seed)
+        plan = make_plan(
+            traffic, section, derived, scenario.fabric.trim, scenario.seed, keeps_account
+        )
     spec = replace(
         lab_spec(scenario),
         base_rtt_us=derived.base_rtt_ps / US,
