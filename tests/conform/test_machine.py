@@ -53,4 +53,4 @@ open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
     told = json.loads((tmp_path / "told.json").read_text())
     survivors = [edit for edit, failed in told if not failed]
     assert len(told) == 8
-    assert len(survivors) <= 1, survivors  # a limit of ooo_count that nothing reaches
+    assert len(survivors) <= 3, survivors  # one in seven is not found: of eight, seldom more

@@ -74,6 +74,10 @@ class Posted:
         self.messages.append(message)
         self._of += [message] * n
 
+    def packets_beside(self, sequence: int) -> int:
+        """How many packets the message of this one has; 0 for none that was posted."""
+        return self._of[sequence].packets if 0 <= sequence < len(self._of) else 0
+
     def sequence(self, psn: int, near: int) -> int:
         """The sequence of a PSN, near another one."""
         off = psn - self.told.first_psn - near

@@ -121,6 +121,8 @@ class Sending:
         if self._window and p["rtx"] and self._window.flies(seq):
             self._window = None  # it was judged lost, or is in doubt
         if self._link.exact:
+            if self.posted.packets_beside(seq) < self._link.planes:
+                self._copies.planes_calm = False  # a short message begins with any plane (row 13)
             right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
         if w := self._window:
             right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + 0.5)}
