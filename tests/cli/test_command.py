@@ -257,7 +257,7 @@ def test_the_demo_leaves_a_picture_and_says_where(
 def test_what_crosses_a_link_is_captured_and_decoded(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = ["--at", "nic 0 plane 0", "--at", "plane 1 t0 0 - t1 0"]
+    places = ["--at", "nic 0 plane 0", "--at", "nic 0 plane 1", "--at", "plane 1 t0 0 - t1 0"]
     assert main(["run", "x.toml", "--pcap", "new/a.pcapng", *places, "--json"]) == 0
     printed = capsys.readouterr()
     assert (
@@ -269,6 +269,8 @@ def test_what_crosses_a_link_is_captured_and_decoded(
     assert {p["interface"] for p in packets} <= {
         "nic 0 plane 0 > t0",
         "nic 0 plane 0 < t0",
+        "nic 0 plane 1 > t0",
+        "nic 0 plane 1 < t0",
         "plane 1 t0 0 > t1 0",
         "plane 1 t0 0 < t1 0",
     }

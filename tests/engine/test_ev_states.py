@@ -734,12 +734,12 @@ def test_row_11_a_narrow_plane_falls_silent_thrice_and_is_then_tried_packet_by_p
     pair = Pair(planes=4, evs=8, rate_gbps=10, messages=1024, region_bytes=16 << 20)
     pair.cut(plane=1, above=0)
     pair.post(3600 * 4096)
-    pair.until(lambda: pair.q.n_revived == 15)
+    pair.until(lambda: pair.q.n_revived == 16)
     pair.until(lambda: pair.plane(1).silent)
     pair.log.clear()
     pair.drive()
     on = [x for x in pair.packets("data", "rtx") if x.p.plane == 1]
-    assert pair.q.n_revived == 15
+    assert pair.q.n_revived == 16
     assert {x.kind for x in on} == {"data"}
     for k in range(8):
         tried = sum(int(x.p.ev) == pair.ev(1, k) for x in on)

@@ -108,7 +108,7 @@ def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> Non
     checked = ran(fabric=fabric, workload=workload, transport={"check_paths": True}, seed=3)
     (run,) = checked.transports
     assert run.counters["trimmed"] > 0  # queues are full, and some drop probes or answers
-    assert 0 < checked.paths["lost"].sum() <= run.counters["dropped_queue"] < 10
+    assert checked.paths["lost"].sum() <= run.counters["dropped_queue"] < 10
 
 
 def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:

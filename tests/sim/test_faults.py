@@ -315,7 +315,8 @@ def test_a_plane_whose_mtu_shrinks_costs_three_silences_and_then_one_packet_a_tr
     before = world.counters()
     world.run(until_ps=3 * MS)
     c = world.counters()
-    assert c["dropped_fault"] - before["dropped_fault"] == c["trials"] - before["trials"]
+    lost, tried = (c[name] - before[name] for name in ("dropped_fault", "trials"))
+    assert abs(lost - tried) <= 1  # one may be under way at either end
     assert c["revived"] == before["revived"]
     world.run()
     top = goodput_gbps(world, STEADY_FROM, 1 * MS)
