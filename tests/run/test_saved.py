@@ -60,11 +60,12 @@ def copy(trained: Path, tmp_path: Path) -> Path:
 
 def read(folder: Path) -> None:
     """All that reads results."""
-    for record in records.read(folder):
+    found = records.read(folder)
+    for record in found:
         ranked(record, why(record))
         if record.steps is not None:
             why(record, step=2)
-    of_run(folder)
+    of_run(folder, found[0])
     saved = [compare.read_saved(str(folder))] * 2
     compare.html(saved)
 

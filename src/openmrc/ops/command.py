@@ -69,7 +69,7 @@ def _why(arguments: argparse.Namespace) -> int:
             )
         records = [record for record in records if record.name == arguments.transport]
     if arguments.page is not None:
-        _write(arguments.page, of_run(arguments.results, arguments.transport))
+        _write(arguments.page, of_run(arguments.results, records[0]))
     asked = arguments.job, arguments.step, since_us
     answers = [why(record, *asked) for record in records]
     both = zip(records, answers, strict=True) if arguments.report else ()

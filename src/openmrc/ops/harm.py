@@ -47,7 +47,7 @@ def ranked(record: Record, answer: Answer) -> list[Harm]:
     """Return the places that an answer names, the most harmful first, then those to watch."""
     found = [_of(finding) for finding in answer.findings]
     found.sort(key=lambda it: (-it.aside_us, -it.lost, it.where))
-    if record.counts is None or not len(record.counts):
+    if not record.is_recorded:
         return found
     return found + [
         Harm(it.where, "to watch", it.since_us, it.until_us, it.lost, 0, it.queue_pairs, 0.0)

@@ -58,6 +58,11 @@ class Record:
         return self.fabric if self.outline is None else self.outline.fabric
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether what ports counted, and what senders told if they do, was recorded."""
+        return self.counts is not None and len(self.counts) > 0
+
+    @property
     def end_us(self) -> float:
         """When the run ended, us."""
         return float(self.summary["sim_time_us"])

@@ -45,7 +45,7 @@ def why(
     from_us, until_us = _window(record, step, since_us)
     flows = _flows_of(record, job)
     opening = words.opening(record, flows, job, step)
-    if record.counts is None or not len(record.counts):
+    if not record.is_recorded:
         return Answer(record.name, False, (), f"{opening} {words.unknown(record)}")
     qps = None if job is None else set(flows["qp"].to_list())
     window = Window(from_us, until_us, qps)

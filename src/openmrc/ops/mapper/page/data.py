@@ -18,10 +18,10 @@ from openmrc.errors import InputError
 from openmrc.fabric import places as fabric_places
 from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
-from openmrc.ops import records
 from openmrc.ops.finding import Finding
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
+from openmrc.ops.records import Record
 from openmrc.ops.why import why
 from openmrc.say import counted
 
@@ -30,13 +30,8 @@ PLACES_MAX = 5000
 SPAN_US = 3600 * 10**6  # of a history, shown at first
 
 
-def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
-    """Return the content for a results directory (`mrc run --out`)."""
-    found = records.read(directory)
-    names = [record.name for record in found]
-    if transport is not None and transport not in names:
-        raise InputError(f"--transport {transport}: is not there; the run has {', '.join(names)}")
-    record = found[names.index(transport) if transport is not None else 0]
+def of_run(directory: Path, record: Record) -> dict[str, Any]:
+    """Return the content for a transport's record in a results directory (`mrc run --out`)."""
     answer = why(record)
     until_us = float(record.summary["sim_time_us"])
     flows = record.flows
