@@ -23,7 +23,7 @@ OPTIONS = (
     "--hide-scrollbars",
 )
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # what the standard calls a reference
-LEFT, RIGHT, END = "\ue012", "\ue014", "\ue010"  # keys
+LEFT, RIGHT, END, ENTER = "\ue012", "\ue014", "\ue010", "\ue007"  # keys
 PATIENCE_S = 30
 
 
@@ -65,6 +65,10 @@ class Browser:
 
     def open(self, page: Path, fragment: str = "", width: int = 1600, dark: bool = False) -> None:
         """Show a file afresh, until its scripts are through or have failed."""
+        self.visit(page.as_uri() + fragment, width, dark)
+
+    def visit(self, address: str, width: int = 1600, dark: bool = False) -> None:
+        """Show the page at an address afresh, as `open` does."""
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", features=[theme])
         self._devtools(
@@ -75,7 +79,7 @@ class Browser:
             mobile=False,
         )
         self._call("POST", f"{self._session}/url", {"url": "about:blank"})
-        self._call("POST", f"{self._session}/url", {"url": page.as_uri() + fragment})
+        self._call("POST", f"{self._session}/url", {"url": address})
         self.settle()
 
     def settle(self) -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from openmrc.cli.command import main
 from openmrc.errors import InputError
-from openmrc.ops.mapper.history import History, JobRow, Row
+from openmrc.ops.mapper.history import History, JobRow, NoteRow, Row
 from openmrc.ops.mapper.page.data import of_file
 
-PLACE = Row("plane 0 t0 1", "link", 10**12, 2 * 10**12, None, 10**12, 0.5, 10, 20, 3.0, 0)
-JOB = JobRow("a", 10**12, 2 * 10**12, None, "0-3,8", 9, 2, 1)
+PLACE = Row("plane 0 t0 0", "link", 10**12, 2 * 10**12, None, 10**12, 0.5, 10, 20, 3.0, 0)
+JOB = JobRow("a", 10**12, 2 * 10**12, None, "0-3,7", 9, 2, 1)
+NOTE = NoteRow(10**12, "operator", "acknowledged", "plane 0 t0 0", "known")
 WRONG: tuple[tuple[str, Any], ...] = (
     ("since_us", -1),
     ("last_us", "x"),
@@ -37,6 +38,7 @@ def file(tmp_path: Path) -> Path:
         history.fabric({"kind": "multiplane", "nics": 8, "planes": 2})
         history.place(None, PLACE)
         history.job(JOB)
+        history.note(NOTE)
     with sqlite3.connect(tmp_path / "h.sqlite") as database:
         database.execute("PRAGMA journal_mode = DELETE")
     return tmp_path / "h.sqlite"
@@ -49,7 +51,13 @@ def change(file: Path, query: str, *values: Any) -> None:
 
 def test_what_is_written_is_read(file: Path) -> None:
     with History(file, read_only=True) as history:
-        assert (history.places(), history.jobs()) == ([PLACE], [JOB])
+        assert (history.places(), history.jobs(), history.notes()) == ([PLACE], [JOB], [NOTE])
+
+
+def test_a_file_of_an_older_version_has_no_notes(file: Path) -> None:
+    change(file, "DROP TABLE note")
+    page = of_file(file)
+    assert (page["notes"], len(page["places"])) == ([], 1)
 
 
 @pytest.mark.parametrize(("column", "value"), WRONG)

@@ -208,6 +208,26 @@ def test_an_operators_own_entry_is_replaced_and_withdrawn(controller: Controller
     assert denied("plane 0 t1 1", 0) == denied("plane 0 t1 1", 0) == [("plane 1 t1 0", 9)]
 
 
+def test_what_an_operator_does_is_written_down_and_on_the_page(controller: Controller) -> None:
+    note = {"where": "plane 0 t1 0", "text": "rebooting"}
+    status, row = asked(controller, "/notes", "POST", json.dumps(note))
+    assert (status, row["who"], row["what"]) == (200, "operator", "acknowledged")
+    deny = {"where": "plane 0 t1 0", "reason": "broken", "for_s": 60}
+    for for_s in (60, 0, 0):  # the second 0 lifts nothing, and is not written down
+        assert asked(controller, "/denylist", "POST", json.dumps(deny | {"for_s": for_s}))[0] == 200
+    notes = controller.page()["notes"]
+    assert [(one["what"], one["text"]) for one in notes] == [
+        ("acknowledged", "rebooting"), ("denied", "broken"), ("lifted", "broken"),
+    ]  # fmt: skip
+    for wrong in (
+        note | {"where": "the cellar"}, note | {"where": 7}, note | {"where": ""},
+        note | {"text": None}, note | {"text": "x" * 401}, {},
+    ):  # fmt: skip
+        assert asked(controller, "/notes", "POST", json.dumps(wrong))[0] == 400
+    assert asked(controller, "/notes", "POST", json.dumps(note), OTHER)[0] == 401
+    assert controller.page()["notes"] == notes
+
+
 def test_who_does_not_know_the_secret_learns_and_changes_nothing(controller: Controller) -> None:
     for path in ("/state", "/denylist", "/history", "/events", "/"):
         assert asked(controller, path, secret=OTHER)[0] == 401

@@ -1,4 +1,5 @@
-"""The controller's history: places that lost probes, jobs, agents, denylists, admissions (SQLite).
+"""The controller's history: places that lost probes, jobs, agents, denylists, admissions, and what
+operators did (SQLite).
 
 Times are microseconds of Unix time. The file is readable while the controller runs, by this module
 or by `sqlite3`. A place that was open when a controller died ends at its last loss; if it still
@@ -40,6 +41,10 @@ CREATE TABLE IF NOT EXISTS job (
     nics TEXT NOT NULL, sent INTEGER NOT NULL, again INTEGER NOT NULL, set_aside INTEGER NOT NULL,
     PRIMARY KEY (job, since_us)
 );
+CREATE TABLE IF NOT EXISTS note (
+    at_us INTEGER NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, place TEXT NOT NULL,
+    text TEXT NOT NULL
+);
 """
 
 
@@ -75,6 +80,16 @@ class JobRow(NamedTuple):
     sent: Count  # data packets
     again: Count  # of these, retransmissions
     set_aside: Count  # paths, counted each time
+
+
+class NoteRow(NamedTuple):
+    """What somebody did about a place."""
+
+    at_us: Time
+    who: str  # "operator"
+    what: str  # "denied", "lifted" or "acknowledged"
+    place: str
+    text: str  # the reason, or the note
 
 
 _Kind = TypeVar("_Kind")
@@ -175,14 +190,31 @@ class History(Closing):
 
     def jobs(self, since_us: int = 0) -> list[JobRow]:
         """Return the jobs that ran since then, the latest last."""
-        if not self._rows("SELECT name FROM sqlite_master WHERE name = 'job'"):
-            return []  # a file of an older version
+        if not self._has("job"):
+            return []
         found = self._rows(
             f"SELECT {', '.join(JobRow._fields)} FROM job WHERE last_us >= ?"
             " ORDER BY since_us DESC LIMIT ?",
             (since_us, ROWS_MAX),
         )
         return self._as(list[JobRow], found[::-1])
+
+    def note(self, row: NoteRow) -> None:
+        """Record what somebody did about a place."""
+        with self._db:
+            marks = ", ".join("?" * len(row))
+            self._db.execute(f"INSERT INTO note VALUES ({marks})", row)
+
+    def notes(self, since_us: int = 0) -> list[NoteRow]:
+        """Return what was done since then, the latest last."""
+        if not self._has("note"):
+            return []
+        found = self._rows(
+            f"SELECT {', '.join(NoteRow._fields)} FROM note WHERE at_us >= ?"
+            " ORDER BY at_us DESC LIMIT ?",
+            (since_us, ROWS_MAX),
+        )
+        return self._as(list[NoteRow], found[::-1])
 
     def forget(self, now_us: int) -> None:
         """Delete rows older than `KEPT_US`."""
@@ -192,6 +224,7 @@ class History(Closing):
                 ("agent", "at_us"),
                 ("admission", "at_us"),
                 ("job", "since_us"),
+                ("note", "at_us"),
             )
             for table, column in kept:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < ?", [now_us - KEPT_US])
@@ -208,6 +241,10 @@ class History(Closing):
             return self._db.execute(query, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
             raise self._foreign(str(error)) from None
+
+    def _has(self, table: str) -> bool:
+        """Whether there is such a table: a file of an older version lacks some."""
+        return bool(self._rows("SELECT name FROM sqlite_master WHERE name = ?", [table]))
 
     def _document(self, query: str) -> dict[str, Any] | None:
         """The object that a text holds; None if there is none."""

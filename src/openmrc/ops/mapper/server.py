@@ -29,9 +29,10 @@ from openmrc.ops import causes
 from openmrc.ops.mapper import admission, words
 from openmrc.ops.mapper.bursts import Count, Order
 from openmrc.ops.mapper.collector import STALE_PS, Collector, Place, Said
-from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.history import History, NoteRow, Row
 from openmrc.ops.mapper.jobs import Jobs, reached
 from openmrc.ops.mapper.page.data import of_history
+from openmrc.ops.mapper.page.links import links
 from openmrc.ops.mapper.web import Web
 from openmrc.ops.schedule import Schedule
 from openmrc.units import US, S
@@ -49,6 +50,7 @@ AGENTS_MAX = 1 << 17
 END_S = 1.0  # for a judgement that is under way, at the end
 PAGE_US = 86_400 * 10**6  # part of the history that the page shows
 STREAMS_MAX = 64  # browsers that receive events
+OPERATOR = "operator"  # who may do this has the token, and no other name
 OPERATOR_S_MAX = 30 * 86_400
 SAID_MAX = 4096  # messages of agents that wait for the collector
 DENIED_RATE_MIN = 0.001  # a place that loses less stays in service
@@ -157,7 +159,7 @@ class Controller(Closing):
         row = {
             "where": where,
             "reason": reason,
-            "source": "operator",
+            "source": OPERATOR,
             "since_us": now_us,
             "until_us": now_us + round(for_s * 1e6),
         }
@@ -166,9 +168,30 @@ class Controller(Closing):
             own = [one for one in self._own if one.where != entry.where]
             if len(own) >= denylist.ENTRIES_MAX // 2:
                 raise InputError("denylist: it is full")
+            if for_s or len(own) < len(self._own):
+                self._write_down("denied" if for_s else "lifted", entry.where, entry.reason)
             self._own = [*own, entry] if for_s else own
             self._make_denylist(now_us)
             return self._denylist.as_json()
+
+    def note(self, where: Any, text: Any) -> dict[str, Any]:
+        """Record that an operator knows of a place, and what there is to say of it."""
+        if not isinstance(text, str) or len(text) > denylist.WORDS_MAX:
+            raise InputError(f"text: up to {denylist.WORDS_MAX} characters are accepted")
+        if not isinstance(where, str) or not 0 < len(where) <= denylist.WORDS_MAX:
+            raise InputError(f"where: 1 to {denylist.WORDS_MAX} characters are accepted")
+        try:
+            links(self._schedule.fabric, where)
+        except InputError as error:
+            raise error.at(f"where = {where!r}") from None
+        with self._lock:
+            return self._write_down("acknowledged", where, text)._asdict()
+
+    def _write_down(self, what: str, where: str, text: str) -> NoteRow:
+        row = NoteRow(self._now_us(), OPERATOR, what, where, text)
+        self._history.note(row)
+        self._tell_streams()
+        return row
 
     def admit(self, text: str) -> list[dict[str, Any]]:
         """Return whether these NICs' nodes are fit for a job."""
@@ -220,9 +243,11 @@ class Controller(Closing):
             self._keep_jobs(now_us)
             jobs = self._history.jobs(now_us - PAGE_US)
             rows = self._history.places(now_us - PAGE_US)
+            notes = self._history.notes(now_us - PAGE_US)
             silent = self._collector.silent(self._now_ps())
-        content = of_history(self._schedule.fabric, rows, now_us, self._title, jobs)
-        return content | {"live": True, "silent": silent}
+            denied = self._denylist.as_json()
+        content = of_history(self._schedule.fabric, rows, now_us, self._title, jobs, notes)
+        return content | {"live": True, "silent": silent, "denylist": denied["entries"]}
 
     def listen(self) -> queue.Queue[bytes] | None:
         """Return a queue that gets the state after every change; None if there are too many."""

@@ -6,6 +6,7 @@ address never carries it: addresses are written to logs and histories.
 
     GET  /denylist                      the document of `denylist`
     POST /denylist                      {"where", "reason", "for_s"}: an operator's entry; 0: none
+    POST /notes                         {"where", "text"}: an operator knows of it
     GET  /state                         what loses probes now, and whose agents are silent
     GET  /history?since_us=&until_us=   what lost probes
     GET  /jobs                          which jobs run or ran, and what each lost
@@ -48,6 +49,9 @@ class Asked(Protocol):
 
     def deny(self, where: Any, reason: Any, for_s: Any) -> dict[str, Any]:
         """Add an operator's own entry, and return the denylist."""
+
+    def note(self, where: Any, text: Any) -> dict[str, Any]:
+        """Record that an operator knows of a place."""
 
     def state(self) -> dict[str, Any]:
         """The current state."""
@@ -167,6 +171,9 @@ class _Request(TimelyRequest):
             row = self._body()
             found = controller.deny(row.get("where"), row.get("reason"), row.get("for_s"))
             return self._send(200, found)
+        if (method, path) == ("POST", "/notes"):
+            row = self._body()
+            return self._send(200, controller.note(row.get("where"), row.get("text")))
         if (method, path) == ("POST", "/jobs"):
             return self._send(200, controller.hear_job(self._body()))
         if method != "GET":

@@ -1,8 +1,7 @@
 """The content of the operator's page, as one JSON object: from a recorded run, or from a history.
 
-Links are numbered: first those of NICs (NIC x planes + plane), then those between T0s and T1s
-((plane x T0s + T0) x T1s + T1). A place is a list of links with their directions: 1 upwards, 2
-downwards, 3 both. Times are microseconds: for a run since its start, for a history Unix time.
+A place is a list of links (`links`) with their directions: 1 upwards, 2 downwards, 3 both. Times
+are microseconds: for a run since its start, for a history Unix time.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from openmrc.errors import InputError
-from openmrc.fabric import places as fabric_places
-from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops.finding import Finding
-from openmrc.ops.mapper.history import History, JobRow, Row
+from openmrc.ops.mapper.history import History, JobRow, NoteRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
+from openmrc.ops.mapper.page.links import drawn, links
+from openmrc.ops.mapper.page.loads import loads
 from openmrc.ops.records import Record
 from openmrc.ops.why import why
 from openmrc.say import counted
 
-UP, DOWN = 1, 2
 PLACES_MAX = 5000
 SPAN_US = 3600 * 10**6  # of a history, shown at first
 
@@ -49,9 +45,10 @@ def of_run(directory: Path, record: Record) -> dict[str, Any]:
         "unix": False,
         "from_us": 0.0,
         "until_us": until_us,
-        "fabric": of_fabric(record.fabric),
+        "fabric": drawn(record.fabric),
         "places": [_of_finding(record.fabric, one) for one in answer.findings],
         "jobs": jobs,
+        "loads": loads(record),
         "silent": [],
     }
 
@@ -62,6 +59,7 @@ def of_history(
     now_us: int,
     title: str,
     jobs: Sequence[JobRow] = (),
+    notes: Sequence[NoteRow] = (),
 ) -> dict[str, Any]:
     """Return the content for a controller's history."""
     shown = [of_row(fabric, row) for row in rows[-PLACES_MAX:]]
@@ -73,9 +71,10 @@ def of_history(
         "unix": True,
         "from_us": min(first, now_us - SPAN_US // 60),
         "until_us": now_us,
-        "fabric": of_fabric(fabric),
+        "fabric": drawn(fabric),
         "places": shown,
         "jobs": [_of_job(fabric, job, rows) for job in jobs],
+        "notes": [note._asdict() for note in notes],
         "silent": [],
     }
 
@@ -84,9 +83,9 @@ def of_file(file: Path) -> dict[str, Any]:
     """Return the content for the history in a file."""
     with History(file, read_only=True) as history:
         fabric = fabric_of(history, file)
-        rows, jobs = history.places(), history.jobs()
+        rows, jobs, notes = history.places(), history.jobs(), history.notes()
     last = max((row.last_us for row in rows), default=time.time_ns() // 1000)
-    return of_history(fabric, rows, last + 1, file.stem, jobs)
+    return of_history(fabric, rows, last + 1, file.stem, jobs, notes)
 
 
 def fabric_of(history: History, file: Path) -> Fabric:
@@ -97,20 +96,6 @@ def fabric_of(history: History, file: Path) -> Fabric:
     if not table:
         raise InputError(f"{file}: does not describe its fabric; name a file of mrc ops controller")
     return fabric_section(table).build()
-
-
-def of_fabric(fabric: Fabric) -> dict[str, Any]:
-    """Return what is drawn of a fabric."""
-    t0s = fabric.tier_counts[0]
-    first = np.arange(fabric.n_nics) * fabric.n_planes
-    return {
-        "nics": fabric.n_nics,
-        "planes": fabric.n_planes,
-        "t0s": t0s,
-        "t1s": fabric.tier_counts[1] if fabric.n_tiers > 1 else 0,
-        "t0_of": fabric.sw_index[fabric.port_peer_switch[first]].tolist(),
-        "tiers": fabric.n_tiers,
-    }
 
 
 def of_row(fabric: Fabric, row: Row) -> dict[str, Any]:
@@ -124,41 +109,10 @@ def of_row(fabric: Fabric, row: Row) -> dict[str, Any]:
         "lost": row.lost,
         "of": row.crossed,
         "links": links(fabric, row.place),
+        "times": 1,
+        "withdrawn": bool(row.withdrawn),
         "note": "what it is part of is blamed" if row.withdrawn else "",
     }
-
-
-def links(fabric: Fabric, where: str) -> list[list[int]]:
-    """Return [link, directions] of a place."""
-    found: dict[int, int] = {}
-    if fabric_places.kind_of(where) == "transceiver":
-        ports = fabric_places.transceivers(fabric, where, LINKS_DEFAULT).targets
-    else:
-        ports = fabric_places.ports(fabric, where)
-    for port in ports.tolist():
-        link, way = _link(fabric, port)
-        if link >= 0:
-            found[link] = found.get(link, 0) | way
-    return [[link, ways] for link, ways in sorted(found.items())]
-
-
-def _link(fabric: Fabric, port: int) -> tuple[int, int]:
-    """The number of a directed port's link, and its direction; -1 above the T1s."""
-    if fabric.port_nic[port] >= 0:
-        return port, UP
-    far = int(fabric.port_reverse[port])
-    if fabric.port_nic[far] >= 0:
-        return far, DOWN
-    switch = int(fabric.port_switch[port])
-    way = UP if fabric.sw_tier[switch] == 0 else DOWN
-    up = port if way == UP else far
-    switch = int(fabric.port_switch[up])
-    if fabric.sw_tier[switch] != 0:
-        return -1, way
-    n_up = int(fabric.sw_n_up[switch])
-    t0 = int(fabric.sw_plane[switch]) * fabric.tier_counts[0] + int(fabric.sw_index[switch])
-    uplink = up - int(fabric.sw_first_up[switch])
-    return fabric.n_nics * fabric.n_planes + t0 * n_up + uplink, way
 
 
 def _of_finding(fabric: Fabric, one: Finding) -> dict[str, Any]:
@@ -171,6 +125,8 @@ def _of_finding(fabric: Fabric, one: Finding) -> dict[str, Any]:
         "lost": one.lost,
         "of": 0,
         "links": links(fabric, one.where),
+        "times": one.times,
+        "withdrawn": False,
         "note": _note(one),
     }
 

@@ -9,7 +9,10 @@ from typing import Any
 
 from openmrc import version
 
-SCRIPTS = ("layout.js", "picture.js", "page.js")  # in this order
+SCRIPTS = (  # in this order
+    "words.js", "names.js", "layout.js", "picture.js", "lists.js", "chosen.js", "operator.js",
+    "page.js",
+)  # fmt: skip
 
 
 def html(content: dict[str, Any]) -> str:

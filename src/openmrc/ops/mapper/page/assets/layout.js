@@ -1,52 +1,43 @@
 "use strict";
-// Where nodes of a plane stand, and the two ends of each link, in a box of a given size.
+// Where nodes of a plane stand in a box of a given width: NICs below, then tier above tier.
 
-const UP = 1, DOWN = 2;
-
-function Layout(fabric, width) {
-  const { nics, planes, t0s, t1s, t0_of } = fabric;
-  const pad = 14, height = Math.max(150, Math.min(260, width * 0.42));
-  const spineY = 34, leafY = height - 44, nicY = height - 14;
-  const spread = (n, i, room = width - 2 * pad) => pad + room * (i + 0.5) / n;
-  const first = [], count = new Array(t0s).fill(0);
+function Layout(fabric, names, width) {
+  const { nics, planes, t0_of, tiers } = fabric, pad = 32, room = width - pad - 12, top = tiers.length - 1;
+  const height = top > 1 ? Math.max(230, Math.min(400, width * 0.5)) : Math.max(160, Math.min(260, width * 0.42));
+  const y = tier => tier < 0 ? height - 14 : height - 44 - (height - 88) * tier / Math.max(top, 1);
+  const first = [], count = new Array(tiers[0]).fill(0);
   t0_of.forEach((t0, nic) => { if (first[t0] === undefined) first[t0] = nic; count[t0] += 1; });
-  const share = (width - 2 * pad) / t0s;
-  const nicX = nic => {
-    const t0 = t0_of[nic], n = count[t0];
-    return spread(t0s, t0) + Math.min(share * 0.86, 28 * n) * ((nic - first[t0] + 0.5) / n - 0.5);
+  const x = (tier, i) => {
+    if (tier >= 0) return pad + room * (i + 0.5) / tiers[tier];
+    const t0 = t0_of[i], n = count[t0];
+    return x(0, t0) + Math.min(room / tiers[0] * 0.86, 28 * n) * ((i - first[t0] + 0.5) / n - 0.5);
   };
-  const base = nics * planes;
+  const size = tier => tier < 0 ? Math.max(2, Math.min(5, 0.7 * width / nics)) : Math.max(2, Math.min(22, 0.8 * room / tiers[tier]));
+  // From the lower end to the upper one.
+  const ends = link => {
+    const { tier, lower, upper } = names.ends(link);
+    return [x(tier, lower), y(tier) - (tier < 0 ? 2 : 6), x(tier + 1, upper), y(tier + 1) + 6];
+  };
   return {
-    width, height, spineY, leafY, nicY,
-    spineX: i => spread(t1s, i), leafX: i => spread(t0s, i), nicX,
-    planeOf: link => link < base ? link % planes : Math.floor((link - base) / (t0s * t1s)),
-    // From the lower end to the upper one.
-    ends(link) {
-      if (link < base) {
-        const nic = Math.floor(link / planes);
-        return [nicX(nic), nicY, spread(t0s, t0_of[nic]), leafY];
+    width, height, x, y, size, ends,
+    // The name of the node or link nearest to a point of a plane's picture, "" if none is near.
+    at(plane, px, py) {
+      for (let tier = -1; tier <= top; tier++) {
+        if (Math.abs(py - y(tier)) > 8) continue;
+        const n = tier < 0 ? nics : tiers[tier];
+        let best = 0;
+        for (let i = 1; i < n; i++) if (Math.abs(x(tier, i) - px) < Math.abs(x(tier, best) - px)) best = i;
+        if (Math.abs(x(tier, best) - px) < Math.max(6, size(tier) / 2 + 2)) return tier < 0 ? `nic ${best}` : `plane ${plane} t${tier} ${best}`;
       }
-      const left = (link - base) % (t0s * t1s);
-      return [spread(t0s, Math.floor(left / t1s)), leafY, spread(t1s, left % t1s), spineY];
-    },
-    name(link) {
-      if (link < base) return `nic ${Math.floor(link / planes)} plane ${link % planes}`;
-      const left = (link - base) % (t0s * t1s);
-      return `plane ${Math.floor((link - base) / (t0s * t1s))} t0 ${Math.floor(left / t1s)} - t1 ${left % t1s}`;
-    },
-    // The link nearest to a point of a plane's picture, if one is near.
-    at(plane, x, y) {
       let best = -1, least = 7;
-      const look = link => {
-        const [x1, y1, x2, y2] = this.ends(link);
-        const dx = x2 - x1, dy = y2 - y1;
-        const t = Math.max(0, Math.min(1, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1)));
-        const d = Math.hypot(x - x1 - t * dx, y - y1 - t * dy);
-        if (d < least) { least = d; best = link; }
-      };
-      if (y > leafY) for (let nic = 0; nic < nics; nic++) look(nic * planes + plane);
-      else for (let i = 0; i < t0s * t1s; i++) look(base + plane * t0s * t1s + i);
-      return best;
+      for (const link of names.ofPlane[plane]) {
+        const [x1, y1, x2, y2] = ends(link);
+        if (py > y1 || py < y2) continue;
+        const dx = x2 - x1, dy = y2 - y1, t = ((px - x1) * dx + (py - y1) * dy) / (dx * dx + dy * dy);
+        const far = Math.hypot(px - x1 - t * dx, py - y1 - t * dy);
+        if (far < least) { least = far; best = link; }
+      }
+      return best < 0 ? "" : names.linkName(best);
     },
   };
 }

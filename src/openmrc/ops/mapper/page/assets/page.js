@@ -1,73 +1,64 @@
 "use strict";
 // What the page shows at the slider's time; from the file itself, or again from a live controller.
 
-let data = JSON.parse(document.getElementById("data").textContent);
-const get = id => document.getElementById(id);
-const slider = get("at"), STEPS = 1000;
-let chosen = -1, canvases = [], kept = [], layout = null, timer = 0, following = true, pending = 0;
+let data = JSON.parse(get("data").textContent);
+const slider = get("at"), STEPS = 1000, names = Names(data.fabric);
+let canvases = [], kept = [], layout = null, timer = 0, pending = 0, drawn = null;
+let at = null;  // the time shown; null: the end, which moves on a live page
 
-const now = () => {
-  const share = slider.value / STEPS;
-  return following ? data.until_us : data.from_us + share * (data.until_us - data.from_us);
-};
-const percent = rate => rate >= 0.995 ? "lets nothing through" : `loses ${Number((100 * rate).toPrecision(2))} %`;
-const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+const now = () => at ?? data.until_us;
+const later = () => { pending = pending || requestAnimationFrame(draw); };
 
-function clock(us) {
-  if (data.unix) {
-    const span = data.until_us - data.from_us, date = new Date(us / 1000);
-    const time = date.toLocaleTimeString("en-GB") + (span < 6e7 ? "." + String(date.getMilliseconds()).padStart(3, "0") : "");
-    return span > 864e8 ? `${date.toLocaleDateString("en-CA")} ${time}` : time;
-  }
-  if (us === 0) return "0";
-  return us >= 1e6 ? `${(us / 1e6).toPrecision(4)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(4)} ms` : `${us.toPrecision(4)} µs`;
+function show(us) {
+  at = us === null || us >= data.until_us ? null : Math.max(us, data.from_us);
+  slider.value = STEPS * (now() - data.from_us) / (data.until_us - data.from_us || 1);
+  later();
 }
-
-function lasted(us) {
-  return us >= 36e8 ? `${(us / 36e8).toFixed(1)} h` : us >= 6e7 ? `${(us / 6e7).toFixed(1)} min`
-    : us >= 1e6 ? `${(us / 1e6).toFixed(1)} s` : us >= 1e3 ? `${(us / 1e3).toFixed(1)} ms` : `${us.toFixed(1)} µs`;
-}
-
-const active = us => data.places.filter(p => p.since_us <= us && (p.until_us === null || us < p.until_us));
 
 function build() {
-  const { planes } = data.fabric, room = get("planes");
-  const wide = get("fabric").clientWidth - 30;
-  const columns = wide < 520 ? 1 : Math.min(planes, wide > 1000 && planes > 4 ? 3 : 2);
+  const { planes } = data.fabric, room = get("planes"), wide = get("fabric").clientWidth - 30;
+  const columns = wide < 520 ? 1 : Math.min(planes, Math.max(2, Math.floor(wide / (planes > 8 ? 210 : 290))));
   room.style.setProperty("--columns", columns);
-  layout = Layout(data.fabric, Math.max(240, (wide - 10 * (columns - 1)) / columns - 2));
+  layout = Layout(data.fabric, names, Math.max(240, (wide - 10 * (columns - 1)) / columns - 2));
   mix();
-  room.textContent = "";
-  canvases = []; kept = [];
-  for (let plane = 0; plane < planes; plane++) {
-    const figure = document.createElement("figure"), canvas = document.createElement("canvas");
-    const caption = document.createElement("figcaption");
-    caption.textContent = `plane ${plane}`;
-    canvas.plane = plane;
+  canvases = Array.from({ length: planes }, (_, plane) => {
+    const canvas = make("canvas", "", { plane });
     canvas.setAttribute("role", "img");
     canvas.addEventListener("pointermove", event => hover(canvas, event));
     canvas.addEventListener("pointerleave", () => { get("under").textContent = ""; });
     canvas.addEventListener("click", event => choose(near(canvas, event)));
-    figure.append(caption, canvas);
-    room.append(figure);
-    canvases.push(canvas);
-    kept.push(healthy(data.fabric, layout, plane));
-  }
+    return canvas;
+  });
+  room.replaceChildren(...canvases.map(canvas => {
+    const figure = make("figure");
+    figure.append(make("figcaption", `plane ${canvas.plane}`), canvas);
+    return figure;
+  }));
+  drawn = null;
   draw();
+}
+
+// The pictures without what is bad: anew for another width or colour, or another load.
+function grounds(us) {
+  const shares = get("colour").value === "load" ? sharesAt(us) : null;
+  if (drawn !== null && drawn === (shares || "losses")) return;
+  drawn = shares || "losses";
+  kept = names.ofPlane.map(links => ground(data.fabric, layout, links, shares));
 }
 
 function draw() {
   pending = 0;
-  const us = now(), places = active(us);
-  const bad = canvases.map(() => new Map());
+  const us = now(), places = active(us), byLoad = get("colour").value === "load";
+  grounds(us);
+  const bad = canvases.map(() => new Map()), marked = canvases.map(() => []);
   for (const place of places) for (const [link, ways] of place.links) {
-    const found = bad[layout.planeOf(link)], before = found.get(link);
-    if (!found) continue;
+    const found = bad[names.ends(link).plane], before = found.get(link);
     found.set(link, before ? [link, before[1] | ways, Math.max(before[2], place.rate)] : [link, ways, place.rate]);
   }
+  for (const [link] of chosen ? linksOf(chosen) : []) marked[names.ends(link).plane].push(link);
   canvases.forEach((canvas, plane) => {
     const rows = [...bad[plane].values()].sort((a, b) => a[2] - b[2]);
-    drawPlane(canvas, kept[plane], layout, rows, chosen);
+    drawPlane(canvas, kept[plane], layout, byLoad ? [] : rows, marked[plane]);
     const figure = canvas.parentElement, worst = rows.length ? rows[rows.length - 1][2] : 0;
     figure.classList.toggle("bad", rows.length > 0);
     if (rows.length) figure.style.setProperty("--bad", `var(${colourOf(worst)})`);
@@ -76,155 +67,70 @@ function draw() {
   });
   get("clock").textContent = clock(us);
   drawTime(get("line"), data.places, data.from_us, data.until_us, us, 64);
-  list(places, us);
+  list(places);
   state(places);
-  if (chosen >= 0) past();
+  if (chosen) past();
 }
 
-const later = () => { pending = pending || requestAnimationFrame(draw); };
+const health = places => places.length ? `var(${colourOf(Math.max(...places.map(p => p.rate)))})` : data.silent.length ? "var(--some)" : "var(--well)";
 
 function state(places) {
-  const worst = Math.max(0, ...places.map(p => p.rate));
   const words = places.length ? plural(places.length, "place") + (places.length === 1 ? " loses packets" : " lose packets") : "nothing is broken";
   get("state").textContent = data.silent.length ? `${words} · ${plural(data.silent.length, "silent agent")}` : words;
-  get("state").style.setProperty("--state", places.length ? `var(${colourOf(worst)})` : data.silent.length ? "var(--some)" : "#2f9e5b");
-}
-
-function item(place, us, tag) {
-  const row = document.createElement(tag), name = document.createElement("b"), small = document.createElement("small");
-  row.style.setProperty("--c", `var(${colourOf(place.rate)})`);
-  name.textContent = place.place;
-  const end = place.until_us === null ? "still" : `for ${lasted(place.until_us - place.since_us)}`;
-  small.textContent = `${percent(place.rate)} · since ${clock(place.since_us)}, ${end} · ${place.lost.toLocaleString("en")} lost`
-    + (place.note ? ` · ${place.note}` : "");
-  row.append(name, small);
-  if (place.until_us !== null && us >= place.until_us) row.classList.add("over");
-  return row;
-}
-
-function list(places, us) {
-  const room = get("places"), rows = places.sort((a, b) => b.rate - a.rate).slice(0, 200);
-  room.textContent = "";
-  for (const place of rows) {
-    const li = document.createElement("li"), button = item(place, us, "button");
-    button.type = "button";
-    button.addEventListener("click", () => choose(place.links.length ? place.links[0][0] : -1));
-    li.append(button);
-    room.append(li);
-  }
-  if (!rows.length) {
-    const li = document.createElement("li");
-    li.className = "none";
-    li.textContent = "None at this time.";
-    room.append(li);
-  }
-}
-
-function choose(link) {
-  chosen = link;
-  get("history").hidden = link < 0;
-  later();
-}
-
-function past() {
-  const mine = data.places.filter(place => place.links.some(([link]) => link === chosen));
-  get("link").textContent = layout.name(chosen);
-  drawTime(get("past"), mine, data.from_us, data.until_us, now(), 40);
-  const lost = mine.reduce((sum, place) => sum + place.lost, 0);
-  get("words").textContent = mine.length
-    ? `Lost packets ${plural(mine.length, "time")}, ${lost.toLocaleString("en")} in all.`
-    : "It has lost nothing that anybody saw.";
-  const room = get("events");
-  room.textContent = "";
-  for (const place of mine.slice(-50).reverse()) room.append(item(place, Infinity, "li"));
-}
-
-function near(canvas, event) {
-  const box = canvas.getBoundingClientRect(), scale = layout.width / box.width;
-  return layout.at(canvas.plane, (event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
-}
-
-function hover(canvas, event) {
-  const link = near(canvas, event);
-  const place = link >= 0 && active(now()).find(p => p.links.some(([other]) => other === link));
-  get("under").textContent = link < 0 ? "" : layout.name(link) + (place ? `: ${place.place} ${percent(place.rate)}` : ": well");
-}
-
-function jobs() {
-  get("jobs").hidden = !data.jobs.length;
-  const table = document.createElement("table"), columns = data.unix
-    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths set aside" }
-    : { flows: "messages", unfinished: "unfinished", again: "packets sent again" };
-  const heads = ["job", "from", "until", ...Object.values(columns)];
-  const head = table.createTHead().insertRow();
-  for (const text of heads) { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; head.append(th); }
-  const body = table.createTBody();
-  for (const job of data.jobs) {
-    const row = body.insertRow(), name = document.createElement("th");
-    name.scope = "row"; name.textContent = job.name;
-    row.append(name);
-    const cells = [clock(job.from_us), job.until_us === null ? "-" : clock(job.until_us), ...Object.keys(columns).map(key => job[key])];
-    cells.forEach((value, i) => {
-      const cell = row.insertCell();
-      cell.dataset.label = heads[i + 1];
-      cell.textContent = typeof value === "number" ? value.toLocaleString("en") : value;
-    });
-    if (job.words) {
-      const cell = body.insertRow().insertCell();
-      cell.colSpan = heads.length; cell.className = "words"; cell.textContent = job.words;
-    }
-  }
-  get("job-list").replaceChildren(table);
+  get("state").style.setProperty("--state", health(places));
 }
 
 function facts() {
-  const { nics, planes, t0s, t1s } = data.fabric, links = nics * planes + planes * t0s * t1s;
-  get("facts").textContent = `${plural(nics, "NIC")}, ${plural(planes, "plane")}, ${plural(planes * (t0s + t1s), "switch").replace("switchs", "switches")}, ${plural(links, "link")}`;
+  const { nics, planes, tiers } = data.fabric, switches = planes * tiers.reduce((a, b) => a + b);
+  get("facts").textContent = `${plural(nics, "NIC")}, ${plural(planes, "plane")}, ${plural(switches, "switch")}, ${plural(names.count, "link")}`;
   get("about").textContent = data.about;
   get("about").hidden = !data.about;
   get("now").textContent = data.live ? "live" : "end";
+  get("colours").hidden = !data.loads;
 }
 
 function play() {
   if (timer) { clearInterval(timer); timer = 0; get("play").textContent = "▶"; return; }
-  if (following || slider.value >= STEPS) slider.value = 0;
-  following = false;
+  if (at === null) show(data.from_us);
   get("play").textContent = "❚❚";
   timer = setInterval(() => {
-    slider.value = Number(slider.value) + 4;
-    if (slider.value >= STEPS) play();
-    later();
+    show(now() + (data.until_us - data.from_us) * 4 / STEPS);
+    if (at === null) play();
   }, 40);
 }
 
-slider.addEventListener("input", () => { following = Number(slider.value) === STEPS; later(); });
+const timeAt = share => data.from_us + share * (data.until_us - data.from_us);
+slider.addEventListener("input", () => { at = Number(slider.value) === STEPS ? null : timeAt(slider.value / STEPS); later(); });
 get("play").addEventListener("click", play);
-get("now").addEventListener("click", () => { following = true; slider.value = STEPS; later(); });
-get("close").addEventListener("click", () => choose(-1));
+get("now").addEventListener("click", () => show(null));
 get("line").addEventListener("click", event => {
   const box = event.target.getBoundingClientRect();
-  slider.value = STEPS * (event.clientX - box.left) / box.width;
-  following = false;
-  later();
+  show(timeAt((event.clientX - box.left) / box.width));
 });
+get("order").addEventListener("change", lists);
+get("colour").addEventListener("change", () => { document.body.dataset.colour = get("colour").value; later(); });
 let width = window.innerWidth;
 window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; build(); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
 
 async function again() {
-  const answer = await fetch(`page.json${location.search}`);
+  const answer = await fetch("page.json");
   if (!answer.ok) throw new Error(answer.status);
   data = await answer.json();
+  lists();
+  operator();
   later();
 }
 
 const start = /^#at=(0|1|0?\.\d+)$/.exec(location.hash);
-if (start) { slider.value = Math.round(STEPS * start[1]); following = Number(slider.value) === STEPS; }
+if (start) at = Number(start[1]) === 1 ? null : timeAt(Number(start[1]));
 facts();
-jobs();
+lists();
+operator();
 build();
+show(at);
 if (data.live) {
-  const events = new EventSource(`events${location.search}`);
+  const events = new EventSource("events");
   events.onmessage = () => again().catch(() => {});
   events.onerror = () => { get("state").textContent = "the controller does not answer"; get("state").style.setProperty("--state", "var(--quiet)"); };
 }

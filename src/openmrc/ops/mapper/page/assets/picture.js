@@ -1,6 +1,7 @@
 "use strict";
-// Canvases. The healthy fabric of a plane is one path, drawn once and kept; what is bad is drawn
-// over it, so a step of the slider costs as many strokes as there are bad links.
+// Canvases. The fabric of a plane without what is bad is drawn once and kept; what is bad is drawn
+// over it, so a step of the slider costs as many strokes as there are bad links. Coloured by load,
+// links of like load are one path.
 
 function resolved(name) {  // light-dark() is no colour that a canvas takes
   const probe = document.createElement("i");
@@ -21,64 +22,81 @@ function sized(canvas, width, height) {
   return pen;
 }
 
-const PAINTS = ["--up", "--some", "--much", "--down", "--node", "--rule", "--accent", "--quiet"];
+const LOADS = ["--load0", "--load1", "--load2", "--load3", "--load4"], FULL = 1000;
+const PAINTS = ["--up", "--some", "--much", "--down", "--node", "--on-node", "--rule", "--accent", "--quiet", "--card", ...LOADS];
 let paint = {};
 function mix() { paint = Object.fromEntries(PAINTS.map(name => [name, resolved(name)])); }
 
 const colourOf = rate => rate >= 0.99 ? "--down" : rate >= 0.1 ? "--much" : "--some";
+const loadOf = share => LOADS[share === 0 ? 0 : Math.min(4, 1 + Math.floor(4 * share / FULL))];
 
-function healthy(fabric, layout, plane) {
-  const kept = document.createElement("canvas");
-  const pen = sized(kept, layout.width, layout.height);
-  const { nics, planes, t0s, t1s } = fabric, base = nics * planes;
-  const many = t0s * t1s;
-  pen.strokeStyle = paint["--up"];
-  pen.globalAlpha = many > 600 ? 0.35 : many > 100 ? 0.6 : 1;
-  pen.lineWidth = many > 200 ? 0.5 : 1;
+function strokes(pen, layout, links) {
   pen.beginPath();
-  for (let i = 0; i < many; i++) {
-    const [x1, y1, x2, y2] = layout.ends(base + plane * many + i);
-    pen.moveTo(x1, y1); pen.lineTo(x2, y2);
-  }
-  for (let nic = 0; nic < nics; nic++) {
-    const [x1, y1, x2, y2] = layout.ends(nic * planes + plane);
+  for (const link of links) {
+    const [x1, y1, x2, y2] = layout.ends(link);
     pen.moveTo(x1, y1); pen.lineTo(x2, y2);
   }
   pen.stroke();
-  pen.globalAlpha = 1;
+}
+
+// shares: of each directed link (`loads`), or null for one colour.
+function ground(fabric, layout, links, shares) {
+  const kept = document.createElement("canvas"), pen = sized(kept, layout.width, layout.height);
+  const many = links.length;
+  pen.lineWidth = many > 400 ? 0.5 : 1;
+  if (shares) {
+    const alike = new Map(LOADS.map(name => [name, []]));
+    for (const link of links) alike.get(loadOf(Math.max(shares[2 * link], shares[2 * link + 1]))).push(link);
+    for (const [name, those] of alike) { pen.strokeStyle = paint[name]; strokes(pen, layout, those); }
+  } else {
+    pen.strokeStyle = paint["--up"];
+    pen.globalAlpha = many > 1200 ? 0.35 : many > 200 ? 0.6 : 1;
+    strokes(pen, layout, links);
+    pen.globalAlpha = 1;
+  }
+  fabric.tiers.forEach((n, tier) => row(pen, layout, tier, n));
   pen.fillStyle = paint["--node"];
-  const box = (n, size) => Math.max(2, Math.min(size, 0.7 * layout.width / n));
-  const spine = box(t1s, 13), leaf = box(t0s, 13), nicSize = box(nics, 5);
-  for (let i = 0; i < t1s; i++) pen.fillRect(layout.spineX(i) - spine / 2, layout.spineY - 5, spine, 10);
-  for (let i = 0; i < t0s; i++) pen.fillRect(layout.leafX(i) - leaf / 2, layout.leafY - 5, leaf, 10);
-  for (let nic = 0; nic < nics; nic++) pen.fillRect(layout.nicX(nic) - nicSize / 2, layout.nicY - 2, nicSize, 5);
-  pen.font = "10px system-ui, sans-serif";
+  const size = layout.size(-1);
+  for (let nic = 0; nic < fabric.nics; nic++) pen.fillRect(layout.x(-1, nic) - size / 2, layout.y(-1) - 2, size, 5);
   pen.fillStyle = paint["--quiet"];
-  pen.textBaseline = "middle";
-  // Where nodes leave room for words.
-  if (layout.leafX(0) - leaf > 34) pen.fillText("T0", 8, layout.leafY);
-  if (layout.spineX(0) - spine > 34) pen.fillText("T1", 8, layout.spineY);
-  if (layout.nicX(0) - nicSize > 34) pen.fillText("NIC", 8, layout.nicY);
+  pen.font = "10px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle";
+  for (let tier = -1; tier < fabric.tiers.length; tier++) pen.fillText(tier < 0 ? "NIC" : `T${tier}`, 8, layout.y(tier));
   return kept;
 }
 
-// bad: [[link, directions, rate], ...] of this plane; worst last.
-function drawPlane(canvas, kept, layout, bad, chosen) {
+// The switches of a tier with their numbers: in their boxes, or as many as there is room for above.
+function row(pen, layout, tier, n) {
+  const size = layout.size(tier), y = layout.y(tier), digits = 6 * String(n - 1).length;
+  const inside = size >= digits, step = inside ? 1 : Math.ceil((digits + 8) / Math.max(layout.x(tier, 1) - layout.x(tier, 0), 0.1));
+  pen.font = "9px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle";
+  pen.lineWidth = 3; pen.strokeStyle = paint["--card"];
+  for (let i = 0; i < n; i++) {
+    const x = layout.x(tier, i);
+    pen.fillStyle = paint["--node"];
+    pen.fillRect(x - size / 2, y - 6, size, 12);
+    if (i % step) continue;
+    if (!inside) pen.strokeText(i, x, y - 12);
+    pen.fillStyle = paint[inside ? "--on-node" : "--quiet"];
+    pen.fillText(i, x, inside ? y + 0.5 : y - 12);
+  }
+}
+
+// bad: [[link, directions, rate], ...] of this plane, worst last; marked: links of what is chosen.
+function drawPlane(canvas, kept, layout, bad, marked) {
   const pen = sized(canvas, layout.width, layout.height);
   pen.drawImage(kept, 0, 0, layout.width, layout.height);
   pen.lineCap = "round";
+  if (marked.length) {
+    pen.strokeStyle = paint["--accent"]; pen.globalAlpha = 0.35; pen.lineWidth = marked.length > 40 ? 2 : 7;
+    strokes(pen, layout, marked);
+    pen.globalAlpha = 1;
+  }
   for (const [link, ways, rate] of bad) {
     const [x1, y1, x2, y2] = layout.ends(link);
     pen.strokeStyle = pen.fillStyle = paint[colourOf(rate)];
     pen.lineWidth = bad.length > 60 ? 1.2 : 2.4;
     pen.beginPath(); pen.moveTo(x1, y1); pen.lineTo(x2, y2); pen.stroke();
     if (ways !== (UP | DOWN) && bad.length <= 200) arrow(pen, ways === UP ? [x1, y1, x2, y2] : [x2, y2, x1, y1]);
-  }
-  if (chosen >= 0 && layout.planeOf(chosen) === canvas.plane) {
-    const [x1, y1, x2, y2] = layout.ends(chosen);
-    pen.strokeStyle = paint["--accent"]; pen.lineWidth = 7; pen.globalAlpha = 0.3;
-    pen.beginPath(); pen.moveTo(x1, y1); pen.lineTo(x2, y2); pen.stroke();
-    pen.globalAlpha = 1;
   }
 }
 
@@ -111,8 +129,6 @@ function drawTime(canvas, places, from, until, at, height) {
     pen.fillStyle = paint[colourOf(rate)];
     pen.fillRect(a, 3 + row * step, b - a, Math.max(step - 2, 1));
   }
-  if (at !== null) {
-    pen.strokeStyle = paint["--accent"]; pen.lineWidth = 1.5;
-    pen.beginPath(); pen.moveTo(x(at), 0); pen.lineTo(x(at), height); pen.stroke();
-  }
+  pen.strokeStyle = paint["--accent"]; pen.lineWidth = 1.5;
+  pen.beginPath(); pen.moveTo(x(at), 0); pen.lineTo(x(at), height); pen.stroke();
 }
