@@ -160,6 +160,11 @@ def test_packets_and_trims_are_counted_at_each_port() -> None:
     packets, out = (int(from_nics[name].sum()) for name in ("packets", "packets_out"))
     assert packets < out == run.counters["injected"]  # with answers
     assert links["packets_out"].sum() == run.counters["link_traversals"]
+    assert links["marked"].sum() == run.counters["ecn_marked"] > 0
+    loads = links.group_by("port").agg(pl.col("busy_ns").sum(), pl.col("until_us").max())
+    busiest = loads.sort("busy_ns")[-1]
+    assert fabric.port_peer_nic[busiest["port"][0]] == 3  # a link is never busy for longer than
+    assert 0.9 < busiest["busy_ns"][0] / 1000 / busiest["until_us"][0] <= 1.0  # there is time
 
 
 def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> None:

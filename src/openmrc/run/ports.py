@@ -1,7 +1,7 @@
 """What the ports of a run count, in ticks: the basis of `mrc why` beside what senders tell.
 
-Of switches three counters are recorded, which every switch has: the packets that a port dropped
-because its queues were full, those that it trimmed instead, and all that it sent; and of NICs, how
+Of switches counters are recorded that every switch has: the packets that a port dropped because its
+queues were full, those that it trimmed instead or marked, and all that it sent; and of NICs, how
 many packets each port got whose iCRC was wrong. Both ends of a link count packets, so what the link
 lost is known; and each knows whether its port is up. What a fault loses elsewhere nobody counts,
 and nothing recorded here comes from the faults of the scenario.
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import LongArray
+from openmrc.units import NS, PS_BITS
 from openmrc.wire.framing import MRC_FRAMING
 
 Array = npt.NDArray[Any]
@@ -29,10 +30,11 @@ PACKET_BYTES = 4096  # whose round trip is meant
 FINE = 4  # ticks of a bin: ports are read as often
 TICKS_MAX = FINE * BINS_MAX + 1  # the last one of a run may be short
 
-COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged", "gone")
+COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged", "gone", "marked", "busy_ns")
 # Of a tick: packets put on paths across each directed port, those of which the sender got answers,
 # what ports count, and how many readings found a port down.
 TICK = ("packets", "answered", *COUNTED, "down")
+LOAD = ("marked", "busy_ns")  # those of them that say how busy a port was, not what it lost
 SENT = TICK.index("packets_out")
 
 
@@ -108,7 +110,11 @@ class Ports:
         """[`COUNTED`, ports] what ports have counted so far."""
         net = self._world.net
         tally = net.tally
-        counts = (tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged, tally.gone)
+        busy_ns = np.asarray(net.port.sent_bytes) * (PS_BITS / NS / self._fabric.port_rate_bps)
+        counts = (
+            tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged, tally.gone,
+            tally.marked, busy_ns,
+        )  # fmt: skip
         return np.stack([np.asarray(each, np.int64) for each in counts])
 
     def _coarsen(self) -> None:

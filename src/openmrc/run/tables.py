@@ -244,9 +244,9 @@ def account_table(run: TransportResult) -> pl.DataFrame:
 def count_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each tick and directed port in use: the packets that senders put on paths
     across it, those of which they got answers; of the port that sends there, what it dropped or
-    trimmed because its queues were full, and what it sent; what the NIC at the other end got with a
-    wrong iCRC; what was sent and the port at the other end did not get; and how many readings found
-    the port down. A fabric's ports have the same numbers in every run.
+    trimmed because its queues were full, what it sent and marked, and for how long; what the NIC at
+    the other end got with a wrong iCRC; what was sent and the port at the other end did not get;
+    and how many readings found the port down. A fabric's ports have the same numbers in every run.
     """
     seen = run.testimony
     ticks = np.zeros((0, len(TICK), 0), np.int32) if seen is None else seen.ticks

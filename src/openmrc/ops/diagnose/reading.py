@@ -12,7 +12,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.ports import TICK, TICKS_MAX
+from openmrc.run.ports import LOAD, TICK, TICKS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,8 +64,8 @@ def is_over(record: Record) -> bool:
 
 
 def counts(record: Record, rows: pl.DataFrame | None) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Return the edges of ticks, and [ticks, ports] each count of `TICK`; `InputError` for more
-    ticks than a run has.
+    """Return the edges of ticks, and [ticks, ports] each count of `TICK` but `LOAD`; `InputError`
+    for more ticks than a run has.
     """
     assert rows is not None
     begin, end = (rows[name].to_numpy() for name in ("from_us", "until_us"))
@@ -75,7 +75,7 @@ def counts(record: Record, rows: pl.DataFrame | None) -> tuple[FloatArray, dict[
             f"counts.parquet: its rows begin and end at {n:,} times; those of a run at most at"
             f" {EDGES_MAX}; run it again"
         )
-    found = {name: np.zeros((n, record.known.n_ports)) for name in TICK}
+    found = {name: np.zeros((n, record.known.n_ports)) for name in TICK if name not in LOAD}
     at = np.minimum(np.searchsorted(edges_us, begin), n - 1)
     for name, each in found.items():
         np.add.at(each, (at, rows["port"].to_numpy()), rows[name].to_numpy())

@@ -227,15 +227,16 @@ def dequeue(net, port, port_no):
     if n < 0 or net.hop[n].klass == CLASS_CONTROL:
         return n
     if queues.marks(port, net.port_kind[port.kind], net.stream, port_no, 1.0):
-        mark(net, net.hop[n])
+        mark(net, net.hop[n], port_no)
     return n
 
 
 @inlined
-def mark(net, h):
-    """Mark a packet with CE, and count it unless it had the mark."""
+def mark(net, h, port_no):
+    """Mark a packet with CE at a port, and count it unless it had the mark."""
     if h.marks & CE == 0:
         net.ctl[0].ecn_marked += 1
+        net.tally[port_no].marked += 1
     h.marks |= CE
 
 

@@ -84,12 +84,13 @@ TAP = np.dtype(  # a packet that a tapped port sent; its own record is in `tap_p
     align=True,
 )
 
-TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
+TALLY = np.dtype(  # of a port: what became of packets there, or on its link
     [
         ("lost", "i8"),
         ("trimmed", "u4"),
         ("dropped", "u4"),  # those of the lost for which its queues had no room
         ("damaged", "u4"),  # those that the NIC at the end of its link discarded
+        ("marked", "u4"),  # those that it sent, and that had not been marked before
         ("gone", "i8"),  # those of the lost that it sent, and that did not come out of its link
     ],
     align=True,

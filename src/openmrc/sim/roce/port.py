@@ -71,7 +71,7 @@ def dequeue(net, ro, port_no, port, now):
             flow.free(net, ro, net.hop[n], now)
         kind = net.port_kind[port.kind]
         if queues.marks(port, kind, net.stream, port_no, ro.c[0].p_max):  # RED
-            link.mark(net, net.hop[n])
+            link.mark(net, net.hop[n], port_no)
     return n
 
 

@@ -46,6 +46,14 @@ def test_a_step_has_the_share_of_each_directed_link_and_the_run_its_totals() -> 
     }
 
 
+def test_where_ports_say_how_long_they_sent_a_share_is_of_the_rate_and_bytes_are_known() -> None:
+    found = loads(record(tick(0, 0, packets_out=9, marked=2, busy_ns=4000), tick(1, DOWN, down=1)))
+    assert found is not None
+    assert (found["of"], [row[0] for row in found["share"]]) == ("of its rate", [400, 0])
+    assert found["totals"]["bytes sent"][0] == 50_000  # 4 us at 100 Gb/s
+    assert found["totals"]["marked"][0] == 2
+
+
 def test_steps_are_joined_so_that_the_page_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counted, "CELLS_MAX", 2 * FABRIC.n_ports)
     found = loads(record(*SENT, tick(2, 0, packets_out=40)))
