@@ -8,6 +8,7 @@ const linksOf = name => (data.places.find(place => place.place === name) || { li
 function choose(name) {
   chosen = name;
   get("history").hidden = !name;
+  get("said").textContent = "";
   later();
   operator();
   if (!name) return;

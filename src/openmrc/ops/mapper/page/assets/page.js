@@ -113,13 +113,16 @@ let width = window.innerWidth;
 window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; build(); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
 
+const listed = () => JSON.stringify([data.headline, data.places, data.notes, data.silent, data.denylist, data.jobs]);
+
 async function again() {
-  const answer = await fetch("page.json");
+  const answer = await fetch("page.json"), before = listed();
   if (!answer.ok) throw new Error(answer.status);
   data = await answer.json();
+  later();
+  if (listed() === before) return;  // nobody loses his place in a list
   lists();
   operator();
-  later();
 }
 
 const start = /^#at=(0|1|0?\.\d+)$/.exec(location.hash);
