@@ -390,6 +390,7 @@ def test_marks_are_made_by_switches_and_answered_with_cnps(tmp_path: Path) -> No
     }
     assert set(ecn["from"]) == {2}  # ECT(0)
     assert ecn["to"][3] == c["ecn_marked"] > 0
+    assert seen.world.net.tally.marked.sum() == c["ecn_marked"]  # by the port that made them
     cnps = seen.of(roce.CNP, at=leaves_nic)
     assert len(cnps) == c["roce.cnps"] > 0
     assert {(p["BTH"]["becn"], p["BTH"]["psn"], p["IPv4"]["ecn"]) for p in cnps} == {(1, 0, 0)}

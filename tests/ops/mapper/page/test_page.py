@@ -217,6 +217,11 @@ def test_who_counted_nothing_says_so(window: Browser, tmp_path: Path) -> None:
     assert window.js("document.getElementById('colours').hidden")
     window.js("choose('nic 3')")
     assert window.text("#carried") == "A controller knows probes alone: not what links carry."
+    run = {"unix": False, "knows": False, "places": []}  # of a transport whose senders tell nothing
+    window.open(page(SMALL, [], tmp_path / "page.html", **run), width=1300)
+    assert window.text("#state") == "nothing is known to be broken"
+    window.js("choose('nic 3')")
+    assert window.text("#carried") == "What links carried was not counted in this run."
 
 
 def test_what_operators_noted_stands_at_the_place(window: Browser, tmp_path: Path) -> None:

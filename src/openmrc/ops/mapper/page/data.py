@@ -41,6 +41,7 @@ def of_run(directory: Path, record: Record) -> dict[str, Any]:
     return {
         "title": directory.resolve().name,
         "about": answer.text,
+        "knows": answer.knows,
         "live": False,
         "unix": False,
         "from_us": 0.0,
@@ -67,6 +68,7 @@ def of_history(
     return {
         "title": title,
         "about": "",
+        "knows": True,
         "live": False,
         "unix": True,
         "from_us": min(first, now_us - SPAN_US // 60),

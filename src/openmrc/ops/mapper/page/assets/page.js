@@ -17,7 +17,8 @@ function show(us) {
 
 function build() {
   const { planes } = data.fabric, room = get("planes"), wide = get("fabric").clientWidth - 30;
-  const columns = wide < 520 ? 1 : Math.min(planes, Math.max(2, Math.floor(wide / (planes > 8 ? 210 : 290))));
+  const most = wide < 520 ? 1 : Math.max(2, Math.floor(wide / (planes > 8 ? 210 : 290)));
+  const columns = Math.ceil(planes / Math.ceil(planes / most));  // rows alike
   room.style.setProperty("--columns", columns);
   layout = Layout(data.fabric, names, Math.max(240, (wide - 10 * (columns - 1)) / columns - 2));
   mix();
@@ -72,10 +73,11 @@ function draw() {
   if (chosen) past();
 }
 
-const health = places => places.length ? `var(${colourOf(Math.max(...places.map(p => p.rate)))})` : data.silent.length ? "var(--some)" : "var(--well)";
+const health = places => places.length ? `var(${colourOf(Math.max(...places.map(p => p.rate)))})` : data.silent.length ? "var(--some)" : data.knows ? "var(--well)" : "var(--quiet)";
 
 function state(places) {
-  const words = places.length ? plural(places.length, "place") + (places.length === 1 ? " loses packets" : " lose packets") : "nothing is broken";
+  const words = places.length ? plural(places.length, "place") + (places.length === 1 ? " loses packets" : " lose packets")
+    : data.knows ? "nothing is broken" : "nothing is known to be broken";
   get("state").textContent = data.silent.length ? `${words} · ${plural(data.silent.length, "silent agent")}` : words;
   get("state").style.setProperty("--state", health(places));
 }
