@@ -210,6 +210,7 @@ def test_what_links_carried_follows_the_slider_and_is_told_by_direction(
     window.js("(colour => { colour.value = 'load'; colour.dispatchEvent(new Event('change')) })"
               "(document.getElementById('colour'))")  # fmt: skip
     assert window.js("loadOf(sharesAt(now())[76])") == "--load3"
+    assert window.js("[data.from_us, data.until_us + 1].map(us => sharesAt(us)[76])") == [500, 0]
 
 
 def test_who_counted_nothing_says_so(window: Browser, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ function directed(name, links) {
 }
 
 // The shares of all directed links at a time.
-const sharesAt = us => data.loads.share[Math.max(0, data.loads.ends_us.findIndex(end => us <= end))];
+const sharesAt = us => data.loads.share[data.loads.ends_us.slice(0, -1).filter(end => end < us).length];
 
 function loadWords(name, links, us) {
   if (!data.loads) return "";

@@ -121,7 +121,7 @@ async function again() {
   const answer = await fetch("page.json"), before = listed();
   if (!answer.ok) throw new Error(answer.status);
   data = await answer.json();
-  later();
+  show(at);
   if (listed() === before) return;  // nobody loses his place in a list
   lists();
   operator();
