@@ -114,10 +114,11 @@ def test_a_step_of_the_slider_draws_none_of_sixteen_thousand_healthy_links_anew(
 
 def test_a_history_is_told_with_what_still_loses_first_and_what_flaps(tmp_path: Path) -> None:
     answer = told(ROWS)
-    first, second = answer.text.split("\nNic")
+    first, second = answer.sentences
     assert first.startswith("Plane 1 t0 0 > t1 1 let nothing through since ")
-    assert first.replace("\n", " ").endswith("It lost probes 3 times: it flaps.")
-    assert " 3 plane 2 < t0 lost 10 % of probes from " in second
+    assert first.endswith("It lost probes 3 times: it flaps.")
+    assert second.startswith("Nic 3 plane 2 < t0 lost 10 % of probes from ")
+    assert answer.lines[0] == "Still broken: plane 1 t0 0 > t1 1."
     assert len(told(ROWS, ago_us=4 * MINUTE).rows) == 1
     assert told([]).as_json()["nothing_broke"]
     with History(tmp_path / "a.sqlite") as history:

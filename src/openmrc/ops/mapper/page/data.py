@@ -16,9 +16,9 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.fabric import places as fabric_places
-from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops.finding import Finding
+from openmrc.ops.mapper import tell
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
 from openmrc.ops.records import Record
@@ -44,6 +44,7 @@ def of_run(directory: Path, record: Record) -> dict[str, Any]:
         jobs.append(_job(record.name, flows, ""))
     return {
         "title": directory.resolve().name,
+        "headline": answer.headline.as_json(),
         "about": answer.text,
         "live": False,
         "unix": False,
@@ -68,6 +69,7 @@ def of_history(
     first = min((one["since_us"] for one in shown), default=now_us - SPAN_US)
     return {
         "title": title,
+        "headline": tell.of_history(rows).headline.as_json(),
         "about": "",
         "live": False,
         "unix": True,
@@ -131,11 +133,7 @@ def of_row(fabric: Fabric, row: Row) -> dict[str, Any]:
 def links(fabric: Fabric, where: str) -> list[list[int]]:
     """Return [link, directions] of a place."""
     found: dict[int, int] = {}
-    if fabric_places.kind_of(where) == "transceiver":
-        ports = fabric_places.transceivers(fabric, where, LINKS_DEFAULT).targets
-    else:
-        ports = fabric_places.ports(fabric, where)
-    for port in ports.tolist():
+    for port in fabric_places.ports(fabric, where).tolist():
         link, way = _link(fabric, port)
         if link >= 0:
             found[link] = found.get(link, 0) | way
@@ -179,7 +177,7 @@ def _note(one: Finding) -> str:
     words = [f"one of {', '.join((one.where, *one.one_of))}"] if one.one_of else []
     if one.paths:
         pairs = counted(one.queue_pairs, "queue pair")
-        words.append(f"{counted(one.paths, 'path')} of {pairs} set aside")
+        words.append(f"{counted(one.paths, 'path')} of {pairs} avoided")
         words.append(f"{one.back} back")
     return ", ".join(words)
 

@@ -153,7 +153,7 @@ function hover(canvas, event) {
 function jobs() {
   get("jobs").hidden = !data.jobs.length;
   const table = document.createElement("table"), columns = data.unix
-    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths set aside" }
+    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths avoided" }
     : { flows: "messages", unfinished: "unfinished", again: "packets sent again" };
   const heads = ["job", "from", "until", ...Object.values(columns)];
   const head = table.createTHead().insertRow();
