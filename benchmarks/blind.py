@@ -37,8 +37,9 @@ DONE = "done"
 HEALTHY = ("deny", "link-slow")  # kinds of faults that lose no packet
 BYTES_MAX = 800e6  # of all NICs, in a run: some seconds of work
 N_FAULTS = {0: 0.15, 1: 0.5, 2: 0.25, 3: 0.1}
+HALVING = "halving-doubling-all-reduce"
 TRAFFIC = (
-    *("permutation", "all-to-all", "ring-all-reduce", "halving-doubling-all-reduce"),
+    *("permutation", "all-to-all", "ring-all-reduce", HALVING),
     *("reduce-scatter", "all-gather", "send-recv", "broadcast", "incast", "training", "jobs"),
 )
 FAULTS = (
@@ -106,6 +107,8 @@ class Draw:
         return {"kind": "jobs", "job": jobs}
 
     def _job(self, kind: str, nics: int) -> Table:
+        if kind == HALVING and nics & (nics - 1):
+            kind = "ring-all-reduce"  # halving needs a power of two
         table: Table = {"kind": kind}
         if kind == "training":
             dp = nics // 4

@@ -108,8 +108,8 @@ def test_the_command_says_it_in_a_paragraph(
     written(tmp_path, lines)
     assert main(["why", str(tmp_path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("A job of 3 ranks on 3 hosts ran for 20.0 s from 08:00:00.0 UTC on. ")
-    assert "Host b on plane 1: 16 paths were set aside from 08:00:05.2 UTC" in said
+    assert said.startswith("Nothing is broken any more; host b on plane 1 was. A job of 3 ranks on")
+    assert "Host b on plane 1: 16 paths were avoided from 08:00:05.2 UTC" in said
     assert said.endswith("all are back since 08:00:09.2 UTC. No rank failed.")
     assert main(["why", str(tmp_path), "--json", "--since", "15s"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["jobs"]
@@ -125,8 +125,10 @@ def test_why_a_job_failed_is_told(tmp_path: Path) -> None:
     ]
     record = only(written(tmp_path, [joined(rank) for rank in range(3)] + left))
     said = job.text(record, job.troubles(record))
-    assert said.endswith("no path was set aside. It failed: rank 2 (host c) has ended.")
-    assert job.as_json(record, [])["nothing_broke"] is False
+    assert said.endswith("No path was avoided. It failed: rank 2 (host c) has ended.")
+    told = job.as_json(record, [])
+    assert told["nothing_broke"] is False
+    assert told["state"] == "The job failed: rank 2 (host c) has ended."
 
 
 def test_jobs_that_wrote_into_one_directory_are_told_one_by_one(
@@ -140,10 +142,11 @@ def test_jobs_that_wrote_into_one_directory_are_told_one_by_one(
     written(tmp_path, later, "second")
     assert main(["why", str(tmp_path)]) == 0
     first, second = capsys.readouterr().out.split("\n\n")
+    assert first.startswith("Still broken: host b on plane 1.\n  host b on plane 1: check its port")
     assert "Host b on plane 1: 16 paths" in " ".join(first.split())
     assert " ".join(second.split()) == (
-        "A job of 3 ranks on 3 hosts ran for 0.0 s from 08:01:00.0 UTC on."
-        " Nothing broke: no path was set aside."
+        "Nothing broke. A job of 3 ranks on 3 hosts ran for 0.0 s from 08:01:00.0 UTC on."
+        " No path was avoided."
     )
     assert main(["why", str(tmp_path), "--since", "15s", "--json"]) == 0
     jobs = json.loads(capsys.readouterr().out)["jobs"]

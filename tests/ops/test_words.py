@@ -11,6 +11,7 @@ import pytest
 from openmrc.fabric import multiplane
 from openmrc.ops import harm, words
 from openmrc.ops.finding import Finding, Window
+from openmrc.ops.headline import headline
 from openmrc.ops.records import Record
 from openmrc.ops.why import Answer, why
 
@@ -31,7 +32,7 @@ CUT = Finding(
 def record(**changes: Any) -> Record:
     flows = pl.DataFrame({"dst": [1], "done_us": [400.0], "start_us": [0.0], "job": [None]})
     flows = flows.with_columns(retransmitted=pl.lit(0), failed=False, qp=0)
-    events = pl.DataFrame({"event": ["set aside"], "qp": [3], "ev": [0]})
+    events = pl.DataFrame({"event": ["avoided"], "qp": [3], "ev": [0]})
     paths = pl.DataFrame({"first_us": [30.0], "last_us": [40.0], "lost": [2]})
     none = pl.DataFrame({"port": [], "dropped": []}, schema={"port": pl.Int64, "dropped": pl.Int64})
     made = Record(
@@ -51,13 +52,13 @@ def told(*found: Finding, window: Window = ALWAYS, **changes: Any) -> str:
         ({}, "Plane 1 t0 1 to t1 3 let nothing through from 20us to 80us; 40 packets and probes"),
         ({"ended_us": (80.0, None)}, "let nothing through from 20us on; 40"),
         ({"dead": False, "rate": 0.0213}, "lost 2.1 % of packets from 20us to 80us; 40"),
-        ({"times": 3}, "let nothing through 3 times from 20us to 80us; 40"),
+        ({"times": 3}, "flapped: it let nothing through 3 times from 20us to 80us; 40"),
         ({"downs": 2}, "was down 2 times from 20us to 80us, as its ports saw; 40"),
         ({"narrow_bytes": 4096}, "passes 120 B and loses 4,096 B of data (MTU?) from 20us to"),
-        ({}, "were lost, 8 paths of 4 queue pairs were set aside, and all are back since 120us."),
-        ({"back": 0}, "8 paths of 4 queue pairs were set aside, and none is back."),
-        ({"back": 2}, "set aside, and 2 of them are back, the last since 120us."),
-        ({"paths": 0}, "40 packets and probes were lost, and no path was set aside."),
+        ({}, "were lost, 8 paths of 4 queue pairs were avoided, and all are back since 120us."),
+        ({"back": 0}, "8 paths of 4 queue pairs were avoided, and none is back."),
+        ({"back": 2}, "avoided, and 2 of them are back, the last since 120us."),
+        ({"paths": 0}, "40 packets and probes were lost, and no path was avoided."),
         ({}, "Its ends: plane 1 t0 1 port 11 and plane 1 t1 3 port 1. No queue pair failed."),
         ({"one_of": ("plane 1 t1 3", "nic 7")}, "One of plane 1 t0 1 to t1 3, plane 1 t1 3, nic 7"),
         ({"one_of": ("nic 7",) * 5}, "nic 7, nic 7, nic 7 or 2 more let nothing through from"),
@@ -80,7 +81,7 @@ def test_more_places_than_a_paragraph_holds_are_counted() -> None:
     [
         ({}, ALWAYS, "2 packets on 1 path count as lost, too few to blame a place"),
         ({"trims": False}, ALWAYS, "2 packets on 1 path count as lost, maybe to full queues"),
-        ({}, Window(50.0, 90.0, None), "Nothing broke: no path lost a packet."),
+        ({}, Window(50.0, 90.0, None), "No path lost a packet."),
     ],
 )
 def test_what_is_no_damage_is_told_as_such(
@@ -105,7 +106,9 @@ def test_full_queues_are_congestion() -> None:
 def test_the_worst_stands_first_in_the_report() -> None:
     gray = replace(CUT, where="plane 0 t0 1", dead=False, aside_us=900.0)
     unsure = replace(CUT, one_of=("nic 7",), aside_us=1.0)
-    rows = harm.ranked(record(account=None), Answer("mrc", True, (CUT, unsure, gray), ""))
+    rows = harm.ranked(
+        record(account=None), Answer("mrc", True, headline((), str), (CUT, unsure, gray), "")
+    )
     assert [(row.where, row.what) for row in rows] == [
         ("plane 0 t0 1", "lossy"),
         (LINK, "dead"),

@@ -195,7 +195,7 @@ def test_the_columns_are_those_that_a_run_writes(trained: Path) -> None:
         ("paths", "last_us", -1.0, "0 to"),
         ("paths", "until_us", 0.0, "more than from_us"),
         ("events", "dst", 4, "0 to 3"),
-        ("events", "event", "\x1b[2J", "set aside, congested"),
+        ("events", "event", "\x1b[2J", "avoided, congested"),
         ("events", "t_us", float("inf"), "0 to"),
         ("counts", "port", 10**6, "0 to"),
         ("counts", "packets", None, "0 to"),

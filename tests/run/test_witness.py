@@ -72,7 +72,7 @@ def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -
     (run,) = dead.transports
     fabric = dead.scenario.build()[0]
     (port,) = (p for p in range(fabric.n_ports) if fabric.port_name(p) == DEAD["where"])
-    aside = dead.events.filter(pl.col("event") == "set aside")
+    aside = dead.events.filter(pl.col("event") == "avoided")
     assert len(aside) == run.counters["assumed_bad"] > 0
     for row in aside.iter_rows(named=True):
         assert port in fabric.route(row["src"], row["dst"], row["ev"])
@@ -303,7 +303,7 @@ def test_a_report_ranks_places_by_how_long_paths_were_set_aside(
     assert {row["what"] for row in others} <= {"to watch"}
     assert (first["where"], first["lost"]) == (finding["where"], finding["lost"])
     end_us = dead.transports[0].summary()["sim_time_us"]
-    aside = dead.events.filter(pl.col("event") == "set aside")  # none came back
+    aside = dead.events.filter(pl.col("event") == "avoided")  # none came back
     assert first["aside_us"] == pytest.approx((end_us - aside["t_us"]).sum(), abs=0.01)
     assert main(["why", str(tmp_path / "dead"), "--report"]) == 0
     assert "1 place broke, and no queue pair failed" in capsys.readouterr().out

@@ -142,7 +142,7 @@ def on_delivery(st, q, ev, sent_at, nominal, now):
 
 @inner
 def _note_passed(st, b, sent_at, nominal):
-    """A packet sent on a path since it was last set aside was delivered."""
+    """A packet sent on a path since it was last avoided was delivered."""
     if sent_at > b.demoted_at:
         b.answers = max(b.answers, 0)
         evs.note_passed(b, nominal - int(st.config[0].nominal_overhead))

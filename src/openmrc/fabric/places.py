@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from openmrc.errors import InputError
+from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import BoolArray, Fabric, LongArray
 from openmrc.units import integer
 
@@ -138,12 +139,13 @@ def switches(fabric: Fabric, where: str) -> LongArray:
 
 
 def ports(fabric: Fabric, where: str) -> LongArray:
-    """Return the directed ports of everything that `where` names, for a capture.
-
-    A link as in `links`; "nic 5", its links on all planes; a switch, all of its links; or
-    "everywhere".
+    """Return the directed ports of everything that `where` names: all links of a NIC, a switch or
+    a plane, those of a transceiver of `LINKS_DEFAULT`, links as in `links`, "everywhere"; or of
+    several of these, with commas between them.
     """
     text = _squeezed(where)
+    if "," in text:
+        return np.unique(np.concatenate([ports(fabric, each) for each in split(text)]))
     if text == "everywhere":
         return np.arange(fabric.n_ports)
     if match := _WHOLE_NIC.fullmatch(text):
@@ -152,13 +154,18 @@ def ports(fabric: Fabric, where: str) -> LongArray:
         of = [np.concatenate(ports_of(fabric, int(s))) for s in switches(fabric, text)]
         own: LongArray = np.concatenate(of)
         return np.concatenate([own, fabric.port_reverse[own]])
+    if _PLANE.fullmatch(text):
+        return np.flatnonzero(np.isin(_plane_of_ports(fabric), planes(fabric, text)))
+    if _TRANSCEIVER.fullmatch(text):
+        return transceivers(fabric, text, LINKS_DEFAULT).targets
     try:
         return links(fabric, text)
     except InputError as error:
         if not str(error).startswith("not a link"):
             raise
     raise InputError(
-        f'not a place; {LINK_EXAMPLES}, "nic 5", {SWITCH_EXAMPLES} or "everywhere" is accepted'
+        f'not a place; {LINK_EXAMPLES}, "nic 5", {SWITCH_EXAMPLES}, "plane 3" or "everywhere" is'
+        " accepted"
     )
 
 
@@ -243,6 +250,12 @@ def ports_of(fabric: Fabric, switch: int) -> tuple[LongArray, LongArray]:
     """Return the switch's own ports, downwards and upwards."""
     down, up = int(fabric.sw_first_down[switch]), int(fabric.sw_first_up[switch])
     return np.arange(down, up), np.arange(up, up + int(fabric.sw_n_up[switch]))
+
+
+def _plane_of_ports(fabric: Fabric) -> LongArray:
+    of_nic = np.arange(fabric.n_ports) % fabric.n_planes
+    switch = fabric.port_switch
+    return np.where(switch < 0, of_nic, fabric.sw_plane[switch])
 
 
 def _nic_ports(fabric: Fabric, nic: str, plane: str) -> LongArray:

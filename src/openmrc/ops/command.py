@@ -6,11 +6,17 @@ import argparse
 import json
 import sys
 import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.printable import printable
+
+if TYPE_CHECKING:
+    from openmrc.ops.records import Record
+    from openmrc.ops.why import Answer
 
 LINE = 100
 
@@ -40,6 +46,12 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
         help="also print a table of all broken places, noticed or not, the most harmful first",
     )
     add("--page", metavar="FILE", type=Path, help="also write an HTML page")
+    add(
+        "--names",
+        metavar="FILE",
+        type=Path,
+        help='TOML: what places are called, such as "nic 3" = "gpu-17, rack 4"',
+    )
     why.set_defaults(run=_why)
     return [why]
 
@@ -48,6 +60,7 @@ def _why(arguments: argparse.Namespace) -> int:
     from openmrc.ops import harm, job
     from openmrc.ops.mapper.page.data import of_run
     from openmrc.ops.records import read
+    from openmrc.ops.spoken import names
     from openmrc.ops.why import why
     from openmrc.tabular import print_table
     from openmrc.units import US, parse_time
@@ -61,11 +74,14 @@ def _why(arguments: argparse.Namespace) -> int:
     if job.is_one(arguments.results):
         return _of_job(arguments, since_us / 1e6)
     records = read(arguments.results)
+    if arguments.names is not None:
+        named = names(arguments.names, records[0].fabric)
+        records = [replace(each, names=named) for each in records]
     if arguments.transport is not None:
-        names = [record.name for record in records]
-        if arguments.transport not in names:
+        there = [record.name for record in records]
+        if arguments.transport not in there:
             raise InputError(
-                f"--transport {arguments.transport}: is not there; the run has {', '.join(names)}"
+                f"--transport {arguments.transport}: is not there; the run has {', '.join(there)}"
             )
         records = [record for record in records if record.name == arguments.transport]
     if arguments.page is not None:
@@ -80,7 +96,7 @@ def _why(arguments: argparse.Namespace) -> int:
             each["report"] = harm.as_json(report)
         print(json.dumps({"transports": told}, indent=2))
         return 0
-    print("\n\n".join(textwrap.fill(answer.text, LINE) for answer in answers))
+    print("\n\n".join(_block(*each) for each in zip(records, answers, strict=True)))
     for record, report in zip(records, reports, strict=False):
         print()
         head = harm.title(record, report)
@@ -91,6 +107,19 @@ def _why(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _block(record: Record, answer: Answer) -> str:
+    """The headline and the paragraph of a transport."""
+    return _wrapped([*answer.headline.lines(record.spoken), answer.text])
+
+
+def _wrapped(lines: Sequence[str]) -> str:
+    """Each line, wrapped as it is indented."""
+    return "\n".join(
+        textwrap.fill(printable(it), LINE, subsequent_indent=" " * 4 * it.startswith(" "))
+        for it in lines
+    )
+
+
 def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     """Report what the ranks of torch jobs recorded, job by job."""
     from openmrc.ops import job
@@ -98,6 +127,8 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     for option in ("transport", "job", "step"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option}: the records of a torch job have none")
+    if arguments.names is not None:
+        raise InputError("--names: the records of a torch job name hosts themselves")
     if arguments.report:
         raise InputError("--report: the records of a torch job have none; the answer tells all")
     if arguments.page is not None:
@@ -111,7 +142,7 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     if arguments.json:
         print(json.dumps({"jobs": [job.as_json(*each) for each in found]}, indent=2))
     else:
-        print("\n\n".join(textwrap.fill(job.text(*each), LINE) for each in found))
+        print("\n\n".join(_wrapped(job.lines(*each)) for each in found))
     return 0
 
 
@@ -119,7 +150,8 @@ def _of_history(arguments: argparse.Namespace) -> int:
     """Report what a controller found, instead of what a run's senders know."""
     from openmrc.ops.mapper import tell
     from openmrc.ops.mapper.history import History
-    from openmrc.ops.mapper.page.data import of_file
+    from openmrc.ops.mapper.page.data import fabric_of, of_file
+    from openmrc.ops.spoken import Spoken, names
     from openmrc.units import US, parse_time
 
     for option in ("transport", "job", "step", "report"):
@@ -130,10 +162,12 @@ def _of_history(arguments: argparse.Namespace) -> int:
     except InputError as error:
         raise error.at("--since") from None
     with History(arguments.results, read_only=True) as history:
-        answer = tell.of_history(history.places(), ago_us)
+        fabric = fabric_of(history, arguments.results) if history.fabric_table() else None
+        named = {} if arguments.names is None else names(arguments.names, fabric)
+        answer = tell.of_history(history.places(), ago_us, Spoken(None, named))
     if arguments.page is not None:
         _write(arguments.page, of_file(arguments.results))
-    print(json.dumps(answer.as_json(), indent=2) if arguments.json else answer.text)
+    print(json.dumps(answer.as_json(), indent=2) if arguments.json else _wrapped(answer.lines))
     return 0
 
 

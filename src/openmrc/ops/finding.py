@@ -31,11 +31,11 @@ class Finding:
     # it never was.
     began_us: tuple[float, float]
     ended_us: tuple[float, float | None]
-    paths: int  # set aside because of it
+    paths: int  # avoided because of it
     queue_pairs: int
     back: int  # of those paths that returned to service
     back_us: float | None  # when the last of them did
-    aside_us: float  # for how long those paths were set aside, summed
+    aside_us: float  # for how long those paths were avoided, summed
     nats: float
     downs: int  # how often NICs saw their own ports go down; 0: inferred from losses
     times: int  # how often it was bad

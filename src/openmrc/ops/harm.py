@@ -1,6 +1,6 @@
 """Faults of a run that nobody noticed: places by the harm that they did, and places to watch.
 
-Harm is the capacity that the job lost: the time for which paths were set aside, summed over paths,
+Harm is the capacity that the job lost: the time for which paths were avoided, summed over paths,
 and then the packets that had to be retransmitted. A place to watch lost too little to be named, but
 too much to be ignored.
 """
@@ -24,9 +24,9 @@ COLUMNS = (
     Column("first loss"),
     Column("last loss"),
     Column("lost"),
-    Column("paths set aside"),
+    Column("paths avoided"),
     Column("queue pairs"),
-    Column("set aside, summed"),
+    Column("avoided, summed"),
 )
 
 

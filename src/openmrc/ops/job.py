@@ -1,6 +1,6 @@
 """What failed while a torch job ran, from the records of its ranks (`OPENMRC_RECORD=DIR`).
 
-Ranks know which paths to which peers were set aside, on which plane, and when; they know nothing of
+Ranks know which paths to which peers were avoided, on which plane, and when; they know nothing of
 switches. So a place is an end: a port that went down; a host's port on a plane, if all its peers
 lost it; a plane, if most hosts did; or else the route from one host to another.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.ops.headline import Bad, Headline, headline
 from openmrc.reading import BROKEN, fault, read_text
 
 MOST = 0.5  # of the paths of a route: then the route failed, not single paths
@@ -31,7 +32,7 @@ HOSTS_MIN = 3  # with two, a host's port cannot be told from the other's
 
 @dataclass(frozen=True)
 class Outage:
-    """A path that was set aside: source and destination, plane, from when until when."""
+    """A path that was avoided: source and destination, plane, from when until when."""
 
     source: str  # host
     target: str
@@ -43,13 +44,14 @@ class Outage:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A place for which paths were set aside; times in seconds since 1970."""
+    """A place for which paths were avoided; times in seconds since 1970."""
 
     where: str
     since_s: float
     until_s: float | None
     paths: int
     back: int
+    kind: str  # "plane", "host", "path", "port"
 
 
 @dataclass(frozen=True)
@@ -168,17 +170,17 @@ def _ports(lines: Sequence[dict[str, Any]], hosts: dict[int, str]) -> Iterable[T
             since.setdefault((host, plane), at_s)
         elif (host, plane) in since:
             where = f"port {plane} of host {host}"
-            found[host, plane] = Trouble(where, since.pop((host, plane)), at_s, 0, 0)
+            found[host, plane] = Trouble(where, since.pop((host, plane)), at_s, 0, 0, "port")
     yield from found.values()
     for (host, plane), at_s in since.items():
-        yield Trouble(f"port {plane} of host {host}", at_s, None, 0, 0)
+        yield Trouble(f"port {plane} of host {host}", at_s, None, 0, 0, "port")
 
 
 # --- where
 
 
 def troubles(job: Job, since_s: float = 0.0) -> list[Trouble]:
-    """Return the places, that with the most paths set aside first; only those that were still bad
+    """Return the places, that with the most paths avoided first; only those that were still bad
     `since_s` seconds into the job.
     """
     from_s = job.since_s + since_s
@@ -200,10 +202,10 @@ def _of_plane(job: Job, plane: int, outages: list[Outage]) -> list[Trouble]:
     bad = [host for host in hosts if of_host[host] <= dead]
     found, left = [], list(outages)
     if len(hosts) >= HOSTS_MIN and len(bad) > MOST * len(hosts):
-        return [_trouble(f"plane {plane}", left)]
+        return [_trouble(f"plane {plane}", "plane", left)]
     for host in bad if len(hosts) >= HOSTS_MIN else ():
         mine = [it for it in left if host in (it.source, it.target)]
-        found.append(_trouble(f"host {host} on plane {plane}", mine))
+        found.append(_trouble(f"host {host} on plane {plane}", "host", mine))
         left = [it for it in left if it not in mine]
     by_way: dict[tuple[str, str], list[Outage]] = defaultdict(list)
     for it in left:
@@ -211,27 +213,38 @@ def _of_plane(job: Job, plane: int, outages: list[Outage]) -> list[Trouble]:
     for (source, target), mine in sorted(by_way.items()):
         back = by_way.get((target, source))
         if back is None:
-            found.append(_trouble(f"the way from {source} to {target} on plane {plane}", mine))
+            where = f"the way from {source} to {target} on plane {plane}"
+            found.append(_trouble(where, "path", mine))
         elif source < target:
             where = f"the way between {source} and {target} on plane {plane}"
-            found.append(_trouble(where, mine + back))
+            found.append(_trouble(where, "path", mine + back))
     return found
 
 
-def _trouble(where: str, outages: Sequence[Outage]) -> Trouble:
+def _trouble(where: str, kind: str, outages: Sequence[Outage]) -> Trouble:
     paths = {it.path for it in outages}
     gone = {it.path for it in outages if it.until_s is None}
     ends = [it.until_s for it in outages if it.until_s is not None]
     until_s = None if gone else max(ends)
     since_s = min(it.since_s for it in outages)
-    return Trouble(where, since_s, until_s, len(paths), len(paths - gone))
+    return Trouble(where, since_s, until_s, len(paths), len(paths - gone), kind)
 
 
 # --- text
 
 
+def lines(job: Job, found: Sequence[Trouble]) -> list[str]:
+    """Return the lines that `mrc why` prints: the headline, and a paragraph."""
+    return [*_headline(job, found).lines(str), text(job, found)]
+
+
+def _headline(job: Job, found: Sequence[Trouble]) -> Headline:
+    bad = [Bad(it.where, it.kind, True, it.until_s is not None) for it in found]
+    return headline(bad, str, f"The job failed: {job.causes[0]}." if job.causes else "")
+
+
 def text(job: Job, found: Sequence[Trouble]) -> str:
-    """Return the paragraph that `mrc why` prints."""
+    """Return the paragraph."""
     n_hosts = len(set(job.hosts.values()))
     said = [
         f"A job of {len(job.hosts)} ranks on {n_hosts} host{'s' * (n_hosts > 1)} ran for"
@@ -241,7 +254,7 @@ def text(job: Job, found: Sequence[Trouble]) -> str:
     if not found and not job.ways:
         said.append("Its ranks share memory: no packet was sent.")
     elif not found:
-        said.append("Nothing broke: no path was set aside.")
+        said.append("No path was avoided.")
     said += [f"It failed: {cause}." for cause in job.causes[:1]]
     if found and not job.causes:
         said.append("No rank failed.")
@@ -253,7 +266,7 @@ def _sentence(job: Job, it: Trouble) -> str:
     since = f"{_clock(it.since_s)} ({it.since_s - job.since_s:.1f} s into it)"
     if not it.paths:
         return f"{what} was down from {since} {_until(it.until_s)}."
-    paths = f"{it.paths:,} path{'s were' if it.paths != 1 else ' was'} set aside"
+    paths = f"{it.paths:,} path{'s were' if it.paths != 1 else ' was'} avoided"
     if it.until_s is not None:
         after = f"and {'all are' if it.paths != 1 else 'it is'} back since {_clock(it.until_s)}"
     else:
@@ -277,6 +290,7 @@ def as_json(job: Job, found: Sequence[Trouble]) -> dict[str, Any]:
         "since_s": job.since_s,
         "until_s": job.until_s,
         "nothing_broke": not found and not job.causes,
+        **_headline(job, found).as_json(),
         "findings": [asdict(it) for it in found],
         "failed": list(job.causes),
         "text": text(job, found),

@@ -6,7 +6,9 @@ Where switches hash, ports are those of the fabric's outline, all that senders k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
 from openmrc.fabric.ways import exist, hops, routes
+from openmrc.ops.spoken import Spoken
 from openmrc.run.columns import refuse
 from openmrc.run.saved import SCENARIO, SUMMARY, Saved
 from openmrc.units import US
@@ -51,6 +54,12 @@ class Record:
     account: pl.DataFrame | None = None
     counts: pl.DataFrame | None = None  # of ports; ports are those of `known`; empty: not recorded
     port_counts: pl.DataFrame | None = None  # the same of ports of the whole fabric
+    names: Mapping[str, str] = field(default_factory=dict)  # what people call its places
+
+    @cached_property
+    def spoken(self) -> Spoken:
+        """How its places are spoken of."""
+        return Spoken(self.fabric, self.names)
 
     @property
     def known(self) -> Fabric:

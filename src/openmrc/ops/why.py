@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from openmrc.errors import InputError
 from openmrc.ops import words
 from openmrc.ops.diagnose.findings import findings
 from openmrc.ops.finding import Finding, Window
+from openmrc.ops.headline import Bad, Headline, headline
 from openmrc.ops.records import Record
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ class Answer:
 
     transport: str
     knows: bool  # whether its senders keep an account of paths; if not, ports alone tell
+    headline: Headline
     findings: tuple[Finding, ...]
     text: str
 
@@ -30,6 +33,7 @@ class Answer:
             "transport": self.transport,
             "paths_known": self.knows,
             "nothing_broke": self.knows and not self.findings,
+            **self.headline.as_json(),
             "findings": [asdict(finding) for finding in self.findings],
             "text": self.text,
         }
@@ -46,20 +50,33 @@ def why(
     flows = _flows_of(record, job)
     opening = words.opening(record, flows, job, step)
     if not record.is_recorded:
-        return Answer(record.name, False, (), f"{opening} {words.unknown(record)}")
+        head = headline((), record.spoken, "What broke is not known.")
+        return Answer(record.name, False, head, (), f"{opening} {words.unknown(record)}")
     qps = None if job is None else set(flows["qp"].to_list())
     window = Window(from_us, until_us, qps)
     found = tuple(sorted(findings(record, window), key=_harm))
-    return Answer(
-        record.name,
-        record.account is not None,
-        found,
-        f"{opening} {words.told(record, window, found, flows)}",
-    )
+    text = f"{opening} {words.told(record, window, found, flows)}"
+    return Answer(record.name, record.account is not None, _headline(record, found), found, text)
+
+
+def _headline(record: Record, found: Sequence[Finding]) -> Headline:
+    unknown = ""
+    if record.account is None:
+        unknown = "Nothing broke that ports count."
+    elif narrow := record.summary.get("narrow_paths"):
+        unknown = f"A path is too narrow (MTU): {narrow[0].partition(':')[0]}."
+    bad = [
+        Bad(
+            it.where, it.kind, it.dead, it.over, max(it.times, it.downs), bool(it.one_of),
+            it.narrow_bytes > 0, it.ends,
+        )
+        for it in found
+    ]  # fmt: skip
+    return headline(bad, record.spoken, unknown)
 
 
 def _harm(it: Finding) -> tuple[bool, int, int]:
-    """The sort key: what is certain first, then by paths set aside, then by losses."""
+    """The sort key: what is certain first, then by paths avoided, then by losses."""
     return bool(it.one_of), -it.paths, -it.lost
 
 

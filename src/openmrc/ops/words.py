@@ -1,15 +1,13 @@
-"""What `mrc why` says: what happened, each place that broke, and what is no damage."""
+"""What `mrc why` says below its headline: what happened, where, and what is no damage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from openmrc.fabric import places
-from openmrc.fabric.model import Fabric
-from openmrc.ops import causes
 from openmrc.ops.columns import number
 from openmrc.ops.finding import Finding, Window
+from openmrc.ops.headline import FLAPS
 from openmrc.ops.records import Record
 from openmrc.say import counted
 from openmrc.units import US, fmt_time
@@ -40,7 +38,7 @@ def opening(record: Record, flows: pl.DataFrame, job: str | None, step: int | No
     slowdown = record.summary.get("slowdown_p100")
     if job is None and slowdown is not None:
         said += f", {slowdown:.2f} times as long as a perfect network would"
-    return said + "."
+    return f"{said}.{_late_steps(record.steps) if job is None else ''}"
 
 
 def _of_step(steps: pl.DataFrame, step: int) -> str:
@@ -51,6 +49,19 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
     if took <= LATE * usual:
         return f"Step {step} took {time(took)}, as long as others."
     return f"Step {step} took {time(took)}, {time(took - usual)} longer than the median."
+
+
+def _late_steps(steps: pl.DataFrame | None) -> str:
+    """How many steps of a training run were late, and what that cost."""
+    took = None if steps is None else steps["step_us"].drop_nulls()
+    if took is None or not len(took):
+        return ""
+    usual = number(took.median())
+    late = took.filter(took > LATE * usual)
+    if not len(late):
+        return f" Each of its {len(took)} steps took as long as the others."
+    cost = time(number(late.sum()) - len(late) * usual)
+    return f" {len(late)} of {counted(len(took), 'step')} were late, by {cost} in all."
 
 
 def unknown(record: Record) -> str:
@@ -80,7 +91,7 @@ def told(record: Record, window: Window, findings: Sequence[Finding], flows: pl.
     elif (narrow := _too_narrow(record)) and not any(it.narrow_bytes for it in findings):
         parts.append(narrow)
     elif not findings:
-        parts.append("Nothing broke" + _trifles(record, window))
+        parts.append(_trifles(record, window))
     congestion = _congestion(record, flows) if record.trims else _drops(record)
     if congestion:
         parts.append(congestion)
@@ -94,9 +105,9 @@ def told(record: Record, window: Window, findings: Sequence[Finding], flows: pl.
 
 def _sentence(record: Record, it: Finding) -> str:
     """The sentence on one place's losses, and on the senders' reaction."""
-    place = spoken(record.fabric, it.where)
+    place = record.spoken(it.where)
     if it.one_of:
-        others = [spoken(record.fabric, name) for name in it.one_of[:OTHERS_MAX]]
+        others = [record.spoken(name) for name in it.one_of[:OTHERS_MAX]]
         more = f" or {len(it.one_of) - OTHERS_MAX} more" if len(it.one_of) > OTHERS_MAX else ""
         place = f"One of {place}, {', '.join(others)}{more}"
     place = place[0].upper() + place[1:]
@@ -109,6 +120,11 @@ def _what(record: Record, it: Finding) -> str:
     """What a place did to packets, and when."""
     span = f"from {time(it.since_us)} " + (f"to {time(it.until_us)}" if it.over else "on")
     often = f"{it.times} times " * (it.times > 1)
+    flaps = "flapped: it " * (max(it.times, it.downs) >= FLAPS)
+    return flaps + _how(record, it, often, span)
+
+
+def _how(record: Record, it: Finding, often: str, span: str) -> str:
     if it.downs:
         return f"was down {f'{it.downs} times ' * (it.downs > 1)}{span}, as its ports saw"
     if it.narrow_bytes:
@@ -120,10 +136,10 @@ def _what(record: Record, it: Finding) -> str:
 
 
 def _cost(it: Finding) -> str:
-    """What was lost at a place, and which paths were set aside."""
+    """What was lost at a place, and which paths were avoided."""
     lost = counted(it.lost, "packet or probe was lost", "packets and probes were lost")
     if not it.paths:
-        return f"{lost}, and no path was set aside"
+        return f"{lost}, and no path was avoided"
     paths = f"{counted(it.paths, 'path')} of {counted(it.queue_pairs, 'queue pair')}"
     were = "were" if it.paths != 1 else "was"
     if it.back == 0:
@@ -132,7 +148,7 @@ def _cost(it: Finding) -> str:
         after = f"{it.back} of them are back, the last since {time(it.back_us or 0)}"
     else:
         after = f"{'all are' if it.paths != 1 else 'it is'} back since {time(it.back_us or 0)}"
-    return f"{lost}, {paths} {were} set aside, and {after}"
+    return f"{lost}, {paths} {were} avoided, and {after}"
 
 
 def _count(it: Finding) -> str:
@@ -159,35 +175,8 @@ def _rest(findings: Sequence[Finding]) -> str:
     return f"{' and '.join(places_).capitalize()} lost {lost} (--json)."
 
 
-def spoken(fabric: Fabric, where: str) -> str:
-    """Return a place for people, the sender first: "plane 3 t0 5 to t1 2"; or places."""
-    if ", " in where:
-        return " and ".join(spoken(fabric, each) for each in places.split(where))
-    if " > " not in where and " < " not in where:
-        return where
-    if "*" in where:
-        return _spoken_of_many(where)
-    sender, receiver = causes.ends(fabric, int(places.links(fabric, where)[0]))
-    far = receiver.device
-    if sender.device.startswith("plane") and far.startswith("plane"):
-        far = " ".join(far.split()[2:])
-    return f"{sender.device} to {far}"
-
-
-def _spoken_of_many(where: str) -> str:
-    """The same of links with a star for one end: "plane 3 t1 * to t0 5"."""
-    below, arrow, above = where.partition(" > ")
-    if arrow:
-        return f"{below} to {above}"
-    below, _, above = where.partition(" < ")
-    if below.startswith("nic"):
-        return f"{above} to {below}"
-    plane, lower = " ".join(below.split()[:2]), " ".join(below.split()[2:])
-    return f"{plane} {above} to {lower}"
-
-
 def _trifles(record: Record, window: Window) -> str:
-    """The sentences on events that are not damage."""
+    """The sentence on events that are not damage."""
     import polars as pl
 
     assert record.events is not None
@@ -198,13 +187,9 @@ def _trifles(record: Record, window: Window) -> str:
     lost = int(paths["lost"].sum())
     late = int((kinds == "false alarm").sum())
     marked = int((kinds == "congested").sum())
-    if lost == 0 and late == 0 and marked == 0:
-        return ": no path lost a packet."
     parts = []
     if lost:
-        aside = len(
-            record.events.filter(pl.col("event") == "set aside").select("qp", "ev").unique()
-        )
+        aside = len(record.events.filter(pl.col("event") == "avoided").select("qp", "ev").unique())
         parts.append(
             f"{lost} packet{'s' * (lost != 1)} on {max(aside, 1)} path{'s' * (aside > 1)} count as"
             f" lost, {'too few to blame a place' if record.trims else 'maybe to full queues'}"
@@ -213,7 +198,7 @@ def _trifles(record: Record, window: Window) -> str:
         parts.append(f"{counted(late, 'packet')} came late and counted as lost")
     if marked:
         parts.append(f"{counted(marked, 'path was', 'paths were')} left for marks")
-    return f": {'; '.join(parts)}."
+    return f"{'; '.join(parts)}." if parts else "No path lost a packet."
 
 
 def _congestion(record: Record, flows: pl.DataFrame) -> str:
@@ -248,7 +233,7 @@ def _drops(record: Record) -> str:
     )
     dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
     where = record.fabric.port_name(int(by_port["port"][-1]))
-    at = f", most of them at {spoken(record.fabric, where)}" * (2 * most >= dropped)
+    at = f", most of them at {record.spoken(where)}" * (2 * most >= dropped)
     said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
     return f"{said}: congestion and no damage." if dropped else ""
 

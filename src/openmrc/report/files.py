@@ -7,7 +7,7 @@ summary.json      the object `--json` prints
 flows.parquet     one row per transport and flow
 timeline.parquet  one row per transport and bin of time
 steps.parquet     of a training job: one row per transport and step
-events.parquet    paths set aside and returned to service (this and the next two: of MRC only)
+events.parquet    paths avoided and returned to service (this and the next two: of MRC only)
 paths.parquet     one row per transport, bin of time and path that lost packets
 account.parquet   one row per packet or probe that was judged lost, or probe that was answered
 counts.parquet    one row per transport, tick and directed port: what the port counts

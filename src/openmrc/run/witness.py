@@ -17,7 +17,7 @@ the packet or the answer only came late, is taken back, however late that is.
 Beside that stands what a sender said of each loss and of each probe that was answered, one by one,
 and what ports counted in ticks, four in a bin (`run.ports`): the basis of `mrc why`.
 
-A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
+A path is avoided because of a loss; or because its plane is silent as a whole, which says nothing
 of the path itself until its probes stay unanswered; or because of repeated marks, which mean
 congestion and not loss. A NIC also records its own ports that go down and come back.
 
@@ -54,7 +54,7 @@ BECAME = ("lost", "late", "probe lost", "probe late", "probe answered")
 ANSWERED = BECAME.index("probe answered")
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
-EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
+EVENTS = ("avoided", "congested", "plane silent", "back", "false alarm", "port down", "port up")
 UNITS_PS = (NS, TIMESTAMP_UNIT_PS)  # when a late packet left (`engine.fate`), and a late probe
 NO_EVENT = -1
 OF_EV = np.full(len(ev.EVENTS), NO_EVENT, np.int8)  # by the event of the engine

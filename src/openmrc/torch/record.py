@@ -1,7 +1,7 @@
 """What a rank knows of its paths, recorded while a job runs: the basis of `mrc why` after it.
 
 `OPENMRC_RECORD=DIR` makes each rank append lines of JSON to DIR/rank-N.jsonl: its peers when it
-joins, each path that is set aside or returns to service, each port that goes down or comes up, and
+joins, each path that is avoided or returns to service, each port that goes down or comes up, and
 why it left. Each line names the job, so that those of two are never read as one. Lines that cannot
 be written are left out, with one warning: a full disk ends no job.
 """

@@ -80,7 +80,7 @@ def test_what_is_healthy_has_no_findings(tmp_path: Path) -> None:
     (record,) = read(tmp_path / "well")
     answer = why(record)
     assert answer.findings == ()
-    assert "Nothing broke" in answer.text
+    assert "Nothing broke" in answer.headline.state
 
 
 def test_text_json_report_and_page_name_the_same_place(

@@ -27,6 +27,7 @@ from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
 from openmrc.verbs import denylist
 from openmrc.verbs.advised import Advice
+from openmrc.verbs.exposition import TEXT
 from openmrc.verbs.line import CLIENT, STRANGER_MAX, ExchangeError, Line
 from openmrc.verbs.secret import of_agent, token
 from tests.ops.mapper.world import small
@@ -116,6 +117,9 @@ def test_what_agents_lose_becomes_a_place_a_denylist_a_history_and_advice_on_nod
     for line in lines:
         line.close()
     assert until(lambda: len(controller.state()["silent"]) == 8)
+    served = controller.metrics(TEXT)
+    assert 'openmrc_place_loss_ratio{place="nic 3 plane 2 > t0",kind="link"} ' in served
+    assert served.count("openmrc_agent_silent{") == 8
     gone = asked(controller, "/admission?nics=2")[1][0]
     assert gone["reasons"] == ["no agent speaks for it"]
 

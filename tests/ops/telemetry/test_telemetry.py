@@ -21,9 +21,11 @@ import pytest
 
 from openmrc.cli import main
 from openmrc.fabric.clos import multiplane
+from openmrc.ops.mapper import metrics as of_state
+from openmrc.ops.mapper.history import Row
 from openmrc.ops.telemetry.command import FILES, text
 from openmrc.verbs import Status, metrics
-from openmrc.verbs.exposition import HISTOGRAM, OPEN_METRICS
+from openmrc.verbs.exposition import HISTOGRAM, OPEN_METRICS, TEXT
 from tests.live.two import PATIENCE_S, connected
 from tests.verbs.fakes import FakeDevice, FakeQp
 
@@ -41,9 +43,16 @@ def shown() -> metrics.Collector:
     return collector
 
 
+def of_controller() -> str:
+    """The metrics of a controller to which a switch is broken and an agent is silent."""
+    row = Row("plane 0 t1 3", "switch", 1, 9, None, 3, 1.0, 40, 40, 99.0, 0)
+    state = {"places": [row._asdict()], "agents": [0, 7], "silent": [7]}
+    return of_state.text(state, [row], TEXT)
+
+
 def names() -> set[str]:
-    """The names of all samples that are served."""
-    found = set()
+    """The names of all samples that are served, by devices and by a controller."""
+    found = set(re.findall(r"^openmrc_\w+", of_controller(), re.MULTILINE))
     for family in shown().families():
         endings = ("_bucket", "_sum", "_count") if family.kind == HISTOGRAM else ("",)
         found |= {family.name + ending for ending in endings}
@@ -105,8 +114,17 @@ def run(*command: str | Path, given: str = "") -> subprocess.CompletedProcess[st
 
 
 def test_promtool_takes_the_metrics() -> None:
-    done = run(tool("promtool"), "check", "metrics", given=shown().text())
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for served in (shown().text(), of_controller()):
+        done = run(tool("promtool"), "check", "metrics", given=served)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_controller_serves_its_places_and_silent_agents() -> None:
+    served = of_controller().splitlines()
+    assert 'openmrc_place_loss_ratio{place="plane 0 t1 3",kind="switch"} 1.0' in served
+    assert 'openmrc_place_times{place="plane 0 t1 3"} 1' in served
+    assert "openmrc_agents{} 1" in served
+    assert 'openmrc_agent_silent{nic="7"} 1' in served
 
 
 def test_promtool_takes_the_rules_and_each_alert_fires_where_it_should(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_paths_that_change_and_ports_that_go_down_are_events() -> None:
     own = [account.PORT_DOWN, 0, 5 * MS, 5 * MS, -1, OTHER]
     seen = told(own, row(account.EV_CHANGED, 14, 14, why=ev.LOSS))
     names = [EVENTS[it] for it in seen.events["event"].tolist()]
-    assert names == ["port down", "set aside"]
+    assert names == ["port down", "avoided"]
     assert seen.events["qp"].tolist() == [-1, 0]
     assert seen.events["src"].tolist() == [SRC, SRC]
     assert seen.events["ev"].tolist() == [OTHER, ONE]

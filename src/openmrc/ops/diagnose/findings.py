@@ -129,7 +129,7 @@ def _ends(record: Record, it: Place) -> tuple[str, ...]:
 def _use(
     record: Record, it: Place, paths: set[tuple[int, int]]
 ) -> tuple[pl.DataFrame, pl.DataFrame, float]:
-    """When paths were set aside because of a place, when they came back after that, and for how
+    """When paths were avoided because of a place, when they came back after that, and for how
     long they were out of use, summed, us.
     """
     import polars as pl
@@ -141,7 +141,7 @@ def _use(
     events = events.with_columns(path=pl.struct("qp", "ev"))
     noticed_us, last_us = it.noticed_us
     during = pl.col("t_us").is_between(noticed_us, last_us)
-    aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]) & during)
+    aside = events.filter(pl.col("event").is_in(["avoided", "plane silent"]) & during)
     out = aside.group_by("path").agg(aside_us=pl.col("t_us").min())
     again = pl.col("event").is_in(["back", "false alarm"]) & (pl.col("t_us") >= pl.col("aside_us"))
     over = events.join(out, on="path").filter(again).group_by("path").agg(t_us=pl.col("t_us").max())

@@ -12,7 +12,6 @@ import re
 import numpy as np
 
 from openmrc.fabric import places
-from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import LongArray
 from openmrc.ops.diagnose.answer import MARGIN_NATS, Place
 from openmrc.ops.diagnose.counters import LEAST
@@ -47,13 +46,9 @@ def narrowed(record: Record, place: Place) -> Place:
 
 def _ports(record: Record, where: str) -> LongArray:
     """The directed ports of a place, or of several; none of a plane: it is no part of another."""
-    kind = places.kind_of(where)
-    if kind == "plane":
+    if places.kind_of(where) == "plane":
         return np.zeros(0, np.int64)
-    if kind == "transceiver":
-        return places.transceivers(record.fabric, where, LINKS_DEFAULT).targets
-    each = [places.ports(record.fabric, it) for it in places.split(where)]
-    return np.unique(np.concatenate(each))
+    return np.unique(places.ports(record.fabric, where))
 
 
 def _gone(record: Record, place: Place) -> FloatArray:

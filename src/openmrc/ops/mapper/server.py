@@ -26,7 +26,7 @@ from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import places as fabric_places
 from openmrc.live.closing import Closing
 from openmrc.ops import causes
-from openmrc.ops.mapper import admission, words
+from openmrc.ops.mapper import admission, metrics, words
 from openmrc.ops.mapper.bursts import Count, Order
 from openmrc.ops.mapper.collector import STALE_PS, Collector, Place, Said
 from openmrc.ops.mapper.history import History, NoteRow, Row
@@ -220,6 +220,12 @@ class Controller(Closing):
         with self._lock:
             rows = self._history.places(since_us, until_us)
         return {"places": [row._asdict() for row in rows]}
+
+    def metrics(self, content_type: str) -> str:
+        """Return the body of an answer to Prometheus."""
+        with self._lock:
+            day = self._history.places(self._now_us() - PAGE_US)
+        return metrics.text(self.state(), day, content_type)
 
     def hear_job(self, row: dict[str, Any]) -> dict[str, Any]:
         """Process the counts of a job's device."""

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openmrc.ops.headline import Bad, Headline, headline
 from openmrc.ops.mapper.history import Row
+from openmrc.ops.spoken import Spoken
 
-LINE = 100
 TOLD_MAX = 6
-FLAPS = 3  # from which a link is called flapping
 DEAD = 0.99
+PLAIN = Spoken(None, {})
 
 
 @dataclass(frozen=True)
 class Answer:
     """The answer about a history."""
 
+    headline: Headline
     rows: tuple[Row, ...]
-    text: str
+    sentences: tuple[str, ...]
+    spoken: Spoken
+
+    @property
+    def lines(self) -> list[str]:
+        """What people read: the headline, and a sentence for each place."""
+        return [*self.headline.lines(self.spoken), *self.sentences]
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `mrc why --json` prints."""
         places = [row._asdict() for row in self.rows]
-        return {"nothing_broke": not places, "places": places, "text": self.text}
+        told = {"places": places, "text": "\n".join(self.sentences)}
+        return {"nothing_broke": not places, **self.headline.as_json(), **told}
 
 
-def of_history(rows: Sequence[Row], ago_us: int | None = None) -> Answer:
+def of_history(rows: Sequence[Row], ago_us: int | None = None, spoken: Spoken = PLAIN) -> Answer:
     """Return the answer about these places; only those that lost something in the last `ago_us` of
     the history.
     """
@@ -40,16 +48,23 @@ def of_history(rows: Sequence[Row], ago_us: int | None = None) -> Answer:
         if not row.withdrawn and (ago_us is None or row.last_us >= last_us - ago_us)
     ]
     if not told:
-        return Answer((), "Nothing broke: no place lost so many probes that it could be named.")
+        nothing = "No place lost so many probes that it could be named."
+        return Answer(headline((), spoken), (), (nothing,), spoken)
     by_place: dict[str, list[Row]] = {}
     for row in told:
         by_place.setdefault(row.place, []).append(row)
     ranked = sorted(by_place.values(), key=_harm)
-    lines = [_sentence(mine) for mine in ranked[:TOLD_MAX]]
+    lines = [_sentence(mine, spoken) for mine in ranked[:TOLD_MAX]]
     if len(ranked) > TOLD_MAX:
         lines.append(f"{len(ranked) - TOLD_MAX} more places lost probes (--json).")
-    text = "\n".join(textwrap.fill(line, LINE) for line in lines)
-    return Answer(tuple(told), text)
+    head = headline([bad(mine) for mine in ranked], spoken)
+    return Answer(head, tuple(told), tuple(lines), spoken)
+
+
+def bad(rows: Sequence[Row]) -> Bad:
+    """Return what a headline has to know of the times at which a place lost probes."""
+    last = rows[-1]
+    return Bad(last.place, last.kind, last.rate >= DEAD, last.until_us is not None, len(rows))
 
 
 def _harm(rows: Sequence[Row]) -> tuple[bool, float]:
@@ -59,7 +74,7 @@ def _harm(rows: Sequence[Row]) -> tuple[bool, float]:
     )
 
 
-def _sentence(rows: Sequence[Row]) -> str:
+def _sentence(rows: Sequence[Row], spoken: Spoken) -> str:
     last = rows[-1]
     rate = f"{100 * last.rate:.2g} %"
     how = "let nothing through" if last.rate >= DEAD else f"lost {rate} of probes"
@@ -67,8 +82,9 @@ def _sentence(rows: Sequence[Row]) -> str:
     if last.until_us is not None:
         when = f"from {_clock(last.since_us)} to {_clock(last.until_us)}"
     found = f"named {(last.named_us - last.since_us) / 1000:.0f} ms after the first loss"
-    often = f" It lost probes {len(rows)} times: it flaps." if len(rows) >= FLAPS else ""
-    place = last.place[0].upper() + last.place[1:]
+    often = f" It lost probes {len(rows)} times: it flaps." if bad(rows).flaps else ""
+    place = spoken(last.place)
+    place = place[0].upper() + place[1:]
     return f"{place} {how} {when}, {found}.{often}"
 
 

@@ -9,6 +9,7 @@ address never carries it: addresses are written to logs and histories.
     POST /notes                         {"where", "text"}: an operator knows of it
     GET  /state                         what loses probes now, and whose agents are silent
     GET  /history?since_us=&until_us=   what lost probes
+    GET  /metrics                       the same for Prometheus (`metrics`)
     GET  /jobs                          which jobs run or ran, and what each lost
     POST /jobs                          what a job's device has counted (`jobs`)
     GET  /admission?nics=0-7            which nodes are fit for a job, and why others are not
@@ -28,6 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from openmrc.errors import InputError
 from openmrc.ops.mapper.page.html import html, login
+from openmrc.verbs.exposition import negotiated
 from openmrc.verbs.timely import ANSWER_S, TimelyRequest, TimelyServer
 
 BODY_MAX = 1 << 16
@@ -58,6 +60,9 @@ class Asked(Protocol):
 
     def past(self, since_us: int, until_us: int | None) -> dict[str, Any]:
         """What lost probes in this time."""
+
+    def metrics(self, content_type: str) -> str:
+        """The body of an answer to Prometheus."""
 
     def jobs(self) -> dict[str, Any]:
         """The jobs of the last day."""
@@ -189,6 +194,9 @@ class _Request(TimelyRequest):
             return self._send(200, controller.jobs())
         if path == "/admission":
             return self._send(200, controller.admit(query.get("nics", ["*"])[0]))
+        if path == "/metrics":
+            kind = negotiated(self.headers.get("Accept", ""))
+            return self._write(kind, controller.metrics(kind).encode())
         if path == "/events":
             return self._stream(controller)
         if path == "/page.json":

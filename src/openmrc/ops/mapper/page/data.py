@@ -14,6 +14,7 @@ from typing import Any
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.ops.finding import Finding
+from openmrc.ops.mapper import tell
 from openmrc.ops.mapper.history import History, JobRow, NoteRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
 from openmrc.ops.mapper.page.links import drawn, links
@@ -40,6 +41,7 @@ def of_run(directory: Path, record: Record) -> dict[str, Any]:
         jobs.append(_job(record.name, flows, ""))
     return {
         "title": directory.resolve().name,
+        "headline": answer.headline.as_json(),
         "about": answer.text,
         "knows": answer.knows,
         "live": False,
@@ -67,6 +69,7 @@ def of_history(
     first = min((one["since_us"] for one in shown), default=now_us - SPAN_US)
     return {
         "title": title,
+        "headline": tell.of_history(rows).headline.as_json(),
         "about": "",
         "knows": True,
         "live": False,
@@ -137,7 +140,7 @@ def _note(one: Finding) -> str:
     words = [f"one of {', '.join((one.where, *one.one_of))}"] if one.one_of else []
     if one.paths:
         pairs = counted(one.queue_pairs, "queue pair")
-        words.append(f"{counted(one.paths, 'path')} of {pairs} set aside")
+        words.append(f"{counted(one.paths, 'path')} of {pairs} avoided")
         words.append(f"{one.back} back")
     return ", ".join(words)
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric import places
-from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import BoolArray, Fabric, LongArray
 
 UP, DOWN = 1, 2
@@ -36,21 +35,11 @@ def links(fabric: Fabric, where: str) -> list[list[int]]:
     changed.
     """
     link, climbs = numbers(fabric)
-    ports = np.unique(np.concatenate([_ports(fabric, one) for one in places.split(where)]))
+    ports = places.ports(fabric, where)
     found, which = np.unique(link[ports], return_inverse=True)
     ways = np.zeros(len(found), np.int64)
     np.bitwise_or.at(ways, which, np.where(climbs[ports], UP, DOWN))
     return [list(pair) for pair in zip(found.tolist(), ways.tolist(), strict=True)]
-
-
-def _ports(fabric: Fabric, where: str) -> LongArray:
-    kind = places.kind_of(where)
-    if kind == "plane":
-        own = np.where(fabric.port_switch < 0, fabric.port_peer_switch, fabric.port_switch)
-        return np.flatnonzero(np.isin(fabric.sw_plane[own], places.planes(fabric, where)))
-    if kind == "transceiver":
-        return places.transceivers(fabric, where, LINKS_DEFAULT).targets
-    return places.ports(fabric, where)
 
 
 def drawn(fabric: Fabric) -> dict[str, Any]:

@@ -88,7 +88,8 @@ function headline() {
   if (!said) return;
   get("broken").textContent = said.state;
   get("headline").style.setProperty("--state", health(active(data.until_us)));
-  get("do").replaceChildren(...said.to_do.map(([place, what]) => {
+  const to_do = said.to_do.filter(([, what]) => !what.startsWith("nothing"));  // it works again: an incident
+  get("do").replaceChildren(...to_do.map(([place, what]) => {
     const li = make("li");
     li.append(names.links(place).length || data.places.some(p => p.place === place) ? chooser(place, what) : make("span", place ? `${place}: ${what}` : what));
     return li;
@@ -109,7 +110,7 @@ function lists() {
 function jobs() {
   get("jobs").hidden = !data.jobs.length;
   const table = make("table"), columns = data.unix
-    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths set aside" }
+    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths avoided" }
     : { flows: "messages", unfinished: "unfinished", again: "packets sent again" };
   const heads = ["job", "from", "until", ...Object.values(columns)];
   table.createTHead().insertRow().append(...heads.map(text => make("th", text, { scope: "col" })));

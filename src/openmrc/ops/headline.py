@@ -1,0 +1,115 @@
+"""The first lines of every answer: whether something is still broken, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from openmrc.fabric import places
+from openmrc.say import counted
+
+FLAPS = 3  # times: what was bad twice may have been taken out of service between
+NAMED_MAX = 3  # places in the first line; all are in the list
+DONE_MAX = 8  # lines of what to do
+NOTHING = "nothing: it works again"
+# Where nothing is exchanged, the node that suffers is all that can be kept out.
+BY_KIND = {
+    "nic": "keep its node out of jobs; reset the NIC, then replace it",
+    "transceiver": "replace the transceiver",
+    "plane": "check what its switches share: power, configuration, the last change",
+    "port": "check its cable and transceivers",
+    "host": "check its port and cable on that plane",
+    "path": "check both hosts' ports; more hosts in the job would tell which end it is",
+}
+CABLE = "reseat or replace the cable, then its transceivers"
+
+
+class Bad(NamedTuple):
+    """What a headline has to know of a place that is broken, or was."""
+
+    where: str
+    kind: str  # of a place; of a torch job "plane", "host", "path" or "port"
+    dead: bool
+    over: bool
+    times: int = 1
+    unsure: bool = False  # one of several
+    narrow: bool = False
+    ends: tuple[str, ...] = ()  # of one link, with their ports
+
+    @property
+    def flaps(self) -> bool:
+        """Whether it is broken again and again."""
+        return self.times >= FLAPS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is broken, or will be again."""
+        return not self.over or self.flaps
+
+
+class Headline(NamedTuple):
+    """The first line, and what to do at each place, in the order of the answer."""
+
+    state: str
+    to_do: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its part of an answer in JSON."""
+        return {"state": self.state, "to_do": [list(one) for one in self.to_do]}
+
+    def lines(self, spoken: Callable[[str], str]) -> list[str]:
+        """Return the lines that people read."""
+        do = [(where, what) for where, what in self.to_do if what != NOTHING]
+        rows = [f"  {spoken(where)}: {what}." for where, what in do[:DONE_MAX]]
+        more = len(do) - len(rows)
+        return [self.state, *rows, *[f"  And {counted(more, 'more place')} (--json)."] * (more > 0)]
+
+
+def headline(bad: Sequence[Bad], spoken: Callable[[str], str], unknown: str = "") -> Headline:
+    """Return the first lines on these places; with none of them, on what is `unknown`."""
+    now = [it for it in bad if not it.over]
+    flapping = [it for it in bad if it.over and it.flaps]
+    parts = []
+    if now:
+        parts.append(f"Still broken: {_list(now, spoken)}.")
+    if flapping:
+        parts.append(f"Comes and goes: {_list(flapping, spoken)}.")
+    if not parts:
+        healed = f"Nothing is broken any more; {_list(bad, spoken)} was."
+        several = f"Nothing is broken any more; {len(bad)} places were."
+        nothing = unknown or "Nothing broke."
+        parts = [nothing if not bad else healed if len(bad) == 1 else several]
+    return Headline(" ".join(parts), tuple((it.where, remedy(it)) for it in bad))
+
+
+def remedy(it: Bad) -> str:
+    """Return what to do at a place."""
+    if not it.is_open:
+        return NOTHING
+    if it.unsure:
+        return "find out which it is, by probes (mrc ops agent)"
+    if it.narrow:
+        return "set the MTU of every port on the way"
+    return _exchange(it)
+
+
+def _exchange(it: Bad) -> str:
+    if it.kind == "switch":
+        return "reboot it" if it.dead else "keep traffic off it (deny it), and reboot or replace it"
+    if it.kind != "link":
+        return BY_KIND[it.kind]
+    if len(places.split(it.where)) > 1:
+        return BY_KIND["transceiver"]  # one direction of it
+    if "*" in it.where:
+        device = it.where.partition(" plane *" if it.where.startswith("nic") else " t*")[0]
+        return f"check what these links share, first {device.rstrip(' -<>')}"
+    if " > " not in it.where and " < " not in it.where:
+        return CABLE
+    sends, receives = (f" ({end})" for end in it.ends) if it.ends else ("", "")
+    return f"replace the transceiver that sends{sends}, then the one that receives{receives}"
+
+
+def _list(bad: Sequence[Bad], spoken: Callable[[str], str]) -> str:
+    named = [f"{'one of ' * it.unsure}{spoken(it.where)}" for it in bad[:NAMED_MAX]]
+    more = len(bad) - len(named)
+    return "; ".join(named) + f"; and {more} more" * (more > 0)
