@@ -211,7 +211,7 @@ def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
         check=True,
     )
     options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", done.stdout)) - {"--help"}
-    assert len(options) == {"write_bw": 18, "write_lat": 15}[test]
+    assert len(options) == {"write_bw": 19, "write_lat": 16}[test]
     page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
     usage, _, rest = page.partition("\n\n## ")
     table = rest.partition("## mrc perf\n")[2]

@@ -29,7 +29,7 @@ DEAD = Bad("plane 1 t0 1 > t1 3", "link", dead=True, over=False)
         ({"kind": "nic"}, "keep its node out of jobs; reset the NIC, then replace it"),
         ({"kind": "plane"}, "check what its switches share: power, configuration"),
         ({"narrow": True}, "set the MTU of every port on the way"),
-        ({"unsure": True}, "find out which it is, by probes (mrc ops agent)"),
+        ({"others": 2}, "find out which it is, by probes (mrc ops agent)"),
         ({"over": True}, "nothing: it works again"),
         ({"over": True, "times": 3}, "replace the transceiver that sends"),
     ],
@@ -43,7 +43,7 @@ def test_each_place_has_its_remedy(changes: dict[str, Any], said: str) -> None:
     [
         ([], "Nothing broke."),
         ([DEAD], "Still broken: plane 1 t0 1 > t1 3."),
-        ([DEAD._replace(unsure=True)], "Still broken: one of plane 1 t0 1 > t1 3."),
+        ([DEAD._replace(others=6)], "broken: one of 7 places, such as plane 1 t0 1 > t1 3."),
         ([DEAD._replace(over=True)], "Nothing is broken any more; plane 1 t0 1 > t1 3 was."),
         ([DEAD._replace(over=True)] * 2, "Nothing is broken any more; 2 places were."),
         ([DEAD._replace(over=True, times=3)], "Comes and goes: plane 1 t0 1 > t1 3."),

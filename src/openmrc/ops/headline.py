@@ -32,7 +32,7 @@ class Bad(NamedTuple):
     dead: bool
     over: bool
     times: int = 1
-    unsure: bool = False  # one of several
+    others: int = 0  # places that it cannot be told from
     narrow: bool = False
     ends: tuple[str, ...] = ()  # of one link, with their ports
 
@@ -86,7 +86,7 @@ def remedy(it: Bad) -> str:
     """Return what to do at a place."""
     if not it.is_open:
         return NOTHING
-    if it.unsure:
+    if it.others:
         return "find out which it is, by probes (mrc ops agent)"
     if it.narrow:
         return "set the MTU of every port on the way"
@@ -110,6 +110,11 @@ def _exchange(it: Bad) -> str:
 
 
 def _list(bad: Sequence[Bad], spoken: Callable[[str], str]) -> str:
-    named = [f"{'one of ' * it.unsure}{spoken(it.where)}" for it in bad[:NAMED_MAX]]
+    named = [_named(it, spoken) for it in bad[:NAMED_MAX]]
     more = len(bad) - len(named)
     return "; ".join(named) + f"; and {more} more" * (more > 0)
+
+
+def _named(it: Bad, spoken: Callable[[str], str]) -> str:
+    one_of = f"one of {it.others + 1} places, such as " if it.others else ""
+    return one_of + spoken(it.where)

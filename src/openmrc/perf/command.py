@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
@@ -32,6 +33,7 @@ CLIENTS = (
     ("--qps", "qps"),
     ("--tx-depth", "tx_depth"),
     ("--bidirectional", "bidirectional"),
+    ("--out", "out"),
 )
 
 
@@ -92,17 +94,29 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
     add("--spin", action="store_true", help="never sleep while waiting: a core for each thread")
     add("--metrics", metavar="PORT", type=int, help="serve counters to Prometheus on loopback")
+    add(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="of a client on a fabric: what its paths lost, as a results directory for mrc why",
+    )
     add("--json", action="store_true", help="print JSON and nothing else")
     test.set_defaults(run=_run, test=name)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from openmrc.perf import ends, run
+    from openmrc.report.directory import check_directory
 
     port = ends.PORT if arguments.port is None else arguments.port
     if not 1 <= port <= 65_535:
         raise InputError(f"--port {port}: 1 to 65535 is accepted")
-    common = run.Common(arguments.json, arguments.spin, arguments.metrics, _planes(arguments))
+    planes = _planes(arguments)
+    if arguments.out is not None:
+        check_directory(arguments.out)
+        if planes is not None or arguments.overlay is not None:
+            raise InputError("--out: without a fabric there are no places to name; leave it out")
+    common = run.Common(arguments.json, arguments.spin, arguments.metrics, planes, arguments.out)
     if arguments.overlay is not None:
         for name, value in (
             ("HOST", arguments.host),

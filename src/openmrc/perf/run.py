@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.perf import bandwidth, ends, latency
+from openmrc.perf import bandwidth, ends, latency, record
 from openmrc.perf.figures import Bandwidth, Latency
 from openmrc.perf.plan import LAT, Plan
 from openmrc.perf.report import Report
@@ -41,11 +42,13 @@ class Common:
     spin: bool = False
     metrics_port: int | None = None
     planes: Planes | None = None
+    out: Path | None = None  # of a client: a results directory
 
     def device(self) -> Device:
         """The device of this end."""
+        limits = ends.LIMITS | ({} if self.out is None else {"account": record.ROOM})
         if self.planes is None:
-            return Device.open(spin=self.spin, **ends.LIMITS)
+            return Device.open(spin=self.spin, **limits)
         given = self.planes
         return Device.on_network(
             given.names,
@@ -53,7 +56,7 @@ class Common:
             rate_bps=given.rate_bps,
             dscp=given.dscp,
             spin=self.spin,
-            **ends.LIMITS,
+            **limits,
         )
 
 
@@ -192,6 +195,7 @@ def _as_client(
         _reported(end, report, "client", stop),
         stop.on_interrupt(),
         Watch(end, say),
+        nullcontext() if common.out is None else record.Recording(end, common.out),
     ):
         for size in plan.sizes:
             if plan.test == LAT:

@@ -79,8 +79,8 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
 
 
 def draws(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:
-    """Return which part of a draw each loss is: what a queue pair sent within a round trip in a
-    plane, and missed within one, is one draw, of chance and of a fault.
+    """Return which part of a draw each loss is: what a queue pair sent within a round trip in one
+    of so many planes, and missed within one, is one draw, of chance and of a fault.
     """
     plane = np.where(lost.ev < 0, 0, lost.routes[:, 0] % n_planes)
     sent, known = (np.floor(it / rtt_us).astype(np.int64) for it in (lost.sent_us, lost.known_us))

@@ -144,7 +144,9 @@ class Counters:
         found = np.maximum(seen.out - seen.gone - later - inside, 0)
         own = np.arange(fabric.n_nics * fabric.n_planes)
         for port, back in ((own, fabric.port_reverse[own]), (fabric.port_reverse[own], own)):
-            sure = np.minimum(seen.answers[:, back], (seen.out - seen.gone)[:, port])
+            sure = seen.answers[:, back]
+            if seen.counted:
+                sure = np.minimum(sure, (seen.out - seen.gone)[:, port])
             found[:, port] = np.maximum(found[:, port], sure)
         return np.asarray(found)
 

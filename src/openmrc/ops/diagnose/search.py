@@ -528,7 +528,8 @@ def _merged(seen: Observed) -> tuple[Observed, FloatArray, FloatArray, FloatArra
     lost, nats = unanswered(seen), chance.of_losses(seen, seen.lost)
     if not len(lost):
         return seen, nats, np.ones(0), np.ones(0)
-    draws = chance.draws(lost, seen.fabric.n_planes, seen.rtt_us)
+    # A host that stands still does so on all planes; where ports count, what it is late with shows.
+    draws = chance.draws(lost, seen.fabric.n_planes if seen.counted else 1, seen.rtt_us)
     at = np.floor(lost.sent_us / (AT_ONCE * seen.rtt_us))
     missed = np.floor(lost.known_us / seen.rtt_us)
     own = np.where(lost.ev < 0, lost.qp, 0)

@@ -8,7 +8,7 @@ not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,19 @@ from openmrc.units import US
 
 BIN_PS = 20_000 * US
 NO_TIME = -1
+OF_QPS = {
+    "retransmitted": "rtx",
+    "sack": "sack",
+    "nack": "nack",
+    "probe": "probe",
+    "duplicates": "dup",
+    "assumed_bad": "paths_bad",
+    "revived": "paths_revived",
+    "skips": "paths_skipped",
+    "false_alarms": "false",
+    "inferred": "inferred",
+    "timeouts": "timeouts",
+}
 Array = NDArray[Any]
 
 
@@ -168,12 +181,20 @@ def _narrow_paths(fabric: Fabric, traffic: Traffic, heard: Heard) -> list[str]:
     return narrow.lines(fabric, paths, heard.qps[0]["probe_bytes"])
 
 
+def of_queue_pairs(every: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return what queue pairs counted, by their counters, as a result names it."""
+
+    def all_(key: str) -> int:
+        return sum(one[key] for one in every)
+
+    return {
+        "data": all_("tx_packets") - all_("rtx"),
+        **{name: all_(key) for name, key in OF_QPS.items()},
+    }
+
+
 def _counters(heard: Heard) -> dict[str, int]:
     last = heard.totals[-1][1]
-
-    def of_qps(key: str) -> int:
-        return sum(one[key] for one in heard.qps)
-
     corrupt = sum(
         n
         for device in heard.devices.values()
@@ -182,23 +203,12 @@ def _counters(heard: Heard) -> dict[str, int]:
         if "iCRC" in reason
     )
     return {
-        "data": of_qps("tx_packets") - of_qps("rtx"),
-        "retransmitted": of_qps("rtx"),
+        **of_queue_pairs(heard.qps),
         "trimmed": last.trimmed,
         "dropped_queue": last.dropped_queue + last.dropped_socket + last.dropped_other,
         "dropped_fault": last.dropped_fault,
         "dropped_corrupt": corrupt,
         "ecn_marked": last.ecn_marked,
-        "sack": of_qps("sack"),
-        "nack": of_qps("nack"),
-        "probe": of_qps("probe"),
-        "duplicates": of_qps("dup"),
-        "assumed_bad": of_qps("paths_bad"),
-        "revived": of_qps("paths_revived"),
-        "skips": of_qps("paths_skipped"),
-        "false_alarms": of_qps("false"),
-        "inferred": of_qps("inferred"),
-        "timeouts": of_qps("timeouts"),
         "link_traversals": last.link_traversals,
         "injected": last.injected,
         "delivered": last.delivered,
