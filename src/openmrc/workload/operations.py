@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError
 from openmrc.traffic.releases import waves
-from openmrc.traffic.traffic import NO_CORE, Calcs, LongArray, Traffic, make_traffic
+from openmrc.traffic.traffic import NO_CORE, BoolArray, Calcs, LongArray, Traffic, make_traffic
 
 CALC, SEND, RECV = 0, 1, 2
 OPERATIONS_MAX = 20_000_000
@@ -129,18 +129,10 @@ def to_traffic(
     waits = np.bincount(np.concatenate([after, arrivals[1], completions[1]]), minlength=n) > 0
     needed = np.bincount(np.concatenate([before, gates[0]]), minlength=n) > 0
 
-    # What becomes an entry: not a receive that waits for its message alone, nor an operation that
-    # only joins others and does so at the very beginning or for none.
     received = what == RECV
     busy = (what == CALC) & (amount > 0)
-    joins = (what == CALC) & (amount == 0)
-    is_calc = busy | (joins & waits & needed) | (received & waits)
-    n_msgs = n_sends + len(collectives.src)
-    entry = np.full(n, -1)
-    entry[what == SEND] = message[what == SEND]
-    entry[is_calc] = n_msgs + np.arange(int(is_calc.sum()))
-    alias = received & ~waits
-    giver = np.where(alias, message, entry)
+    is_calc, entry = _entries(what, busy, message, waits, needed, n_sends + len(collectives.src))
+    giver = np.where(received & ~waits, message, entry)
 
     by_sent = what[before] == SEND
     listed = (giver[before] >= 0) & (entry[after] >= 0)
@@ -181,6 +173,26 @@ def to_traffic(
     except InputError as error:
         _refuse_circles(ops, (before, after), (sends, recv_of), collectives, n)
         raise error.at(source) from None
+
+
+def _entries(
+    what: LongArray,
+    busy: BoolArray,
+    message: LongArray,
+    waits: BoolArray,
+    needed: BoolArray,
+    n: int,
+) -> tuple[BoolArray, LongArray]:
+    """Which operations are computations of the workload, and the entry that each is, after
+    `n` messages: neither a receive that waits for its message alone, nor an operation that only
+    joins others and does so at the very beginning or for none.
+    """
+    joins = (what == CALC) & ~busy
+    is_calc = busy | (joins & waits & needed) | ((what == RECV) & waits)
+    entry = np.full(len(what), -1)
+    entry[what == SEND] = message[what == SEND]
+    entry[is_calc] = n + np.arange(int(is_calc.sum()))
+    return is_calc, entry
 
 
 def _array(column: array[int]) -> LongArray:
