@@ -10,7 +10,7 @@ import pytest
 from openmrc.errors import InputError
 from openmrc.ops.records import read
 from openmrc.report.result import simulate
-from openmrc.run.ports import COUNTED, LOAD
+from openmrc.run.ports import COUNTED
 from openmrc.scenario.scenario import parse_scenario
 
 SMALL = """
@@ -47,7 +47,7 @@ def test_what_full_queues_cost_is_told_by_trimmed_packets_or_counted_by_switches
     assert (counted > 0, other) == (True, 0)
 
 
-@pytest.mark.parametrize("column", [it for it in COUNTED if it not in LOAD])
+@pytest.mark.parametrize("column", COUNTED)
 def test_results_without_a_counter_of_ports_must_be_made_again(tmp_path: Path, column: str) -> None:
     scenario = parse_scenario(SMALL.format(trim="true", trim_nack="true"))
     simulate(scenario, sampled=True).save(tmp_path)
@@ -55,20 +55,6 @@ def test_results_without_a_counter_of_ports_must_be_made_again(tmp_path: Path, c
     counts.write_parquet(tmp_path / "counts.parquet")
     with pytest.raises(InputError, match=f"has no column {column}; run it again"):
         read(tmp_path)
-
-
-def test_results_that_do_not_say_how_busy_ports_were_are_read(tmp_path: Path) -> None:
-    simulate(parse_scenario(SMALL.format(trim="true", trim_nack="true")), sampled=True).save(
-        tmp_path
-    )
-    file = tmp_path / "counts.parquet"
-    identity = pl.read_parquet_metadata(file)
-    counts = pl.read_parquet(file)
-    counts.drop(LOAD).write_parquet(file, metadata=identity)
-    (record,) = read(tmp_path)
-    assert counts["busy_ns"].sum() > 0
-    assert record.counts is not None
-    assert record.counts.equals(counts.with_columns(pl.lit(0).alias(it) for it in LOAD))
 
 
 def test_results_of_an_older_version_must_be_made_again(tmp_path: Path) -> None:

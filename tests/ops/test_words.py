@@ -144,3 +144,9 @@ def test_what_was_not_recorded_is_said_with_the_remedy() -> None:
     answer = why(record(account=None))
     assert (answer.knows, answer.as_json()["nothing_broke"]) == (False, False)
     assert "was not recorded, so nobody can say where; run it packet by packet" in answer.text
+
+
+def test_of_a_run_without_packets_nobody_can_say_where_they_were_lost() -> None:
+    summary = SUMMARY | {"packets": SUMMARY["packets"] | {"retransmitted": None}}
+    said = words.unknown(record(summary=summary))
+    assert said == "It has no packets; mrc run --level packet tells what they met."

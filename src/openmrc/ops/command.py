@@ -164,7 +164,7 @@ def _of_history(arguments: argparse.Namespace) -> int:
     with History(arguments.results, read_only=True) as history:
         fabric = fabric_of(history, arguments.results) if history.fabric_table() else None
         named = {} if arguments.names is None else names(arguments.names, fabric)
-        answer = tell.of_history(history.places(), ago_us, Spoken(None, named))
+        answer = tell.of_history(history.places(), ago_us, Spoken(None, named), history.notes())
     if arguments.page is not None:
         _write(arguments.page, of_file(arguments.results))
     print(json.dumps(answer.as_json(), indent=2) if arguments.json else _wrapped(answer.lines))

@@ -67,6 +67,8 @@ def _late_steps(steps: pl.DataFrame | None) -> str:
 def unknown(record: Record) -> str:
     """Return the sentence of a run of which neither senders nor ports were recorded."""
     again = record.summary["packets"]["retransmitted"]
+    if again is None:
+        return "It has no packets; mrc run --level packet tells what they met."
     sent = f"{counted(again, 'packet was', 'packets were')} sent again."
     if narrow := _too_narrow(record):
         return f"{sent} {narrow} Of other losses senders keep no account here; probes could."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.parquet import check_room
-from openmrc.run.ports import LOAD, TICK
+from openmrc.run.ports import TICK
 from openmrc.run.witness import BECAME, EVENTS
 from openmrc.units import QUANTITY_MAX, US
 
@@ -36,7 +36,6 @@ class Column:
     most: float | str | tuple[str, ...] | None = None
     null: bool = False
     wider: float = 0.0  # than `least` by so much
-    newer: bool = False  # results of older versions lack it: 0
 
 
 _NAME, _FLAG = Column(TEXT, most="transports"), Column(FLAG)
@@ -117,7 +116,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "counts": {
         **_OF_BINS,
         "port": Column(WHOLE, most="ports"),
-        **{name: replace(_COUNT, newer=name in LOAD) for name in TICK},
+        **dict.fromkeys(TICK, _COUNT),
     },
 }
 
@@ -135,17 +134,13 @@ def read_table(file: Path, columns: Mapping[str, Column], limits: Limits) -> pl.
     try:
         has = pl.scan_parquet(file, glob=False).collect_schema()
         for name, column in columns.items():
-            if name not in has and column.newer:
-                continue
             if name not in has:
                 raise InputError(f"{file}: has no column {name}; run it again")
             if not _holds(has[name], column):
                 words = f"holds {has[name]}; {column.kind} are accepted"
                 raise InputError(f"{file}: column {name} {words}")
         check_room(file)
-        there = [name for name in columns if name in has]
-        table = pl.read_parquet(file, columns=there, glob=False)
-        table = table.select(pl.col(it) if it in has else pl.lit(0).alias(it) for it in columns)
+        table = pl.read_parquet(file, columns=[*columns], glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         first = str(error).partition("\n")[0]
         raise InputError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmrc.ops.headline import Bad, Headline, headline
-from openmrc.ops.mapper.history import Row
+from openmrc.ops.mapper.history import NoteRow, Row
 from openmrc.ops.spoken import Spoken
 
 TOLD_MAX = 6
@@ -37,9 +37,14 @@ class Answer:
         return {"nothing_broke": not places, **self.headline.as_json(), **told}
 
 
-def of_history(rows: Sequence[Row], ago_us: int | None = None, spoken: Spoken = PLAIN) -> Answer:
-    """Return the answer about these places; only those that lost something in the last `ago_us` of
-    the history.
+def of_history(
+    rows: Sequence[Row],
+    ago_us: int | None = None,
+    spoken: Spoken = PLAIN,
+    notes: Sequence[NoteRow] = (),
+) -> Answer:
+    """Return the answer about these places, with what operators noted of them; only those that lost
+    something in the last `ago_us` of the history.
     """
     last_us = max((row.last_us for row in rows), default=0)
     told = [
@@ -54,7 +59,10 @@ def of_history(rows: Sequence[Row], ago_us: int | None = None, spoken: Spoken = 
     for row in told:
         by_place.setdefault(row.place, []).append(row)
     ranked = sorted(by_place.values(), key=_harm)
-    lines = [_sentence(mine, spoken) for mine in ranked[:TOLD_MAX]]
+    last = {it.place: it for it in notes}
+    lines = [
+        _sentence(mine, spoken) + _noted(last.get(mine[-1].place)) for mine in ranked[:TOLD_MAX]
+    ]
     if len(ranked) > TOLD_MAX:
         lines.append(f"{len(ranked) - TOLD_MAX} more places lost probes (--json).")
     head = headline([bad(mine) for mine in ranked], spoken)
@@ -86,6 +94,13 @@ def _sentence(rows: Sequence[Row], spoken: Spoken) -> str:
     place = spoken(last.place)
     place = place[0].upper() + place[1:]
     return f"{place} {how} {when}, {found}.{often}"
+
+
+def _noted(it: NoteRow | None) -> str:
+    """What an operator did last about a place."""
+    if it is None:
+        return ""
+    return f" {it.who.capitalize()}, {_clock(it.at_us)}: {it.what}{f', {it.text}' * bool(it.text)}."
 
 
 def _clock(us: int) -> str:

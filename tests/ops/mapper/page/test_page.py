@@ -274,6 +274,9 @@ def test_a_history_is_told_with_what_still_loses_first_and_what_flaps(tmp_path: 
     assert first.endswith("It lost probes 3 times: it flaps.")
     assert second.startswith("Nic 3 plane 2 < t0 lost 10 % of probes from ")
     assert answer.lines[0] == "Still broken: plane 1 t0 0 > t1 1."
+    note = NoteRow(BEGIN, "operator", "acknowledged", ROWS[-1].place, "cable ordered")
+    noted = told(ROWS, notes=[note]).lines
+    assert [line.endswith(": acknowledged, cable ordered.") for line in noted].count(True) == 1
     assert len(told(ROWS, ago_us=4 * MINUTE).rows) == 1
     assert told([]).as_json()["nothing_broke"]
     with History(tmp_path / "a.sqlite") as history:
