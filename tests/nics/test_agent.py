@@ -11,7 +11,8 @@ import pytest
 
 from openmrc.capi import devices
 from openmrc.capi.control import configuring, formats
-from openmrc.capi.control.profiles import DENIED, GOOD, State
+from openmrc.capi.control.layouts import DENIED, GOOD
+from openmrc.capi.control.profiles import State
 from openmrc.capi.places import Refused
 from openmrc.fabric import places
 from openmrc.fabric.clos import multiplane

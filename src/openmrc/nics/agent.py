@@ -28,7 +28,8 @@ import numpy as np
 
 from openmrc.capi.control import formats
 from openmrc.capi.control.formats import UNPOPULATED, Ev
-from openmrc.capi.control.profiles import ASSUMED_BAD, DENIED, EXPLICIT, GOOD, STEV, State
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
+from openmrc.capi.control.profiles import EXPLICIT, STEV, State
 from openmrc.capi.places import Refused
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.nics import plan

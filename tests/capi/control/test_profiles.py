@@ -11,12 +11,11 @@ import pytest
 
 from openmrc.capi.control import formats, profiles
 from openmrc.capi.control.formats import UNPOPULATED, Ev, Field
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
 from openmrc.capi.control.profiles import (
     AUTO,
-    DENIED,
     EXPLICIT,
     GENERATED,
-    GOOD,
     STEV,
     CcProfile,
     EvProfile,
@@ -28,7 +27,7 @@ from openmrc.capi.places import Refused
 
 INIT, OFFLINE, ONLINE = State
 LIMITS = profiles.Limits(ports=2, evs=16, format_modes=STEV, ev_modes=AUTO | EXPLICIT | GENERATED)
-BOTH = GOOD | profiles.ASSUMED_BAD
+BOTH = GOOD | ASSUMED_BAD
 
 
 @contextmanager

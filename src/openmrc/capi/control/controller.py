@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from openmrc.capi import layouts as mrc_layouts
-from openmrc.capi.control import layouts, profiles
+from openmrc.capi.control import layouts, profiles, states
 from openmrc.capi.control.configuring import Configuring
 from openmrc.capi.control.layouts import NSCC_NAME, NUMBERS
 from openmrc.capi.control.live import Live
@@ -21,6 +21,7 @@ from openmrc.capi.control.profiles import State
 from openmrc.capi.control.queues import EventQueue
 from openmrc.capi.control.structures import MASK, array_at, ev_of, write_ev
 from openmrc.capi.devices import GIDS, Nic, text
+from openmrc.capi.hot import PROFILES_MAX
 from openmrc.capi.objects import IS_CQ, Channel, Cq, Library
 from openmrc.capi.places import Refused, at, put
 from openmrc.live.endpoint.control import Paths, Question
@@ -89,16 +90,16 @@ class Controller(Configuring):
         a[...] = 0
         a["mrc_ctl_protocol_version"] = NUMBERS["MRC_CTL_PROTOCOL_VERSION_1"]
         for name, value in {
-            "ev_max_fmt_profiles": profiles.PROFILES_MAX,
-            "ev_max_profiles": profiles.PROFILES_MAX,
+            "ev_max_fmt_profiles": PROFILES_MAX,
+            "ev_max_profiles": PROFILES_MAX,
             "ev_max_count": profiles.EVS_MAX,
             "ev_free_count": live.profiles.evs_left,
             "ev_max_count_profile": limits.evs,
             "ev_count_align": limits.ports,
-            "ev_max_width": live.wire_bits,
+            "ev_max_width": live.profiles.wire_bits,
             "ev_fmt_mode_mask": limits.format_modes,
             "ev_mode_mask": limits.ev_modes,
-            "ev_op_max_entries": profiles.OP_ENTRIES_MAX,
+            "ev_op_max_entries": states.ENTRIES_MAX,
         }.items():
             a["ev"][name] = value
         a["cc"]["cc_max_profiles"] = profiles.CC_PROFILES_MAX
