@@ -25,7 +25,7 @@ from openmrc.units import MS, NS
 from openmrc.verbs.inside import Inside
 from openmrc.wire import addresses
 from tests.capi.control.ctl import Ctl
-from tests.capi.control.test_controller import Transfer
+from tests.capi.control.fixtures import Transfer
 from tests.capi.handles import Api, Open
 
 TO, DEAD = 3, "plane 1 t1 1"

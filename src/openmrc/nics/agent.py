@@ -193,12 +193,12 @@ class NicAgent:
         self.evs = evs
 
     def _shown(self, query: Callable[[int], Shown], number: int) -> Shown:
-        """A profile; one in INIT if there is no function to ask."""
+        """A profile; one in INIT if there is none, or nobody to ask."""
         try:
             return query(number)
         except Refused as error:
-            if error.code != errno.ENOSYS:
-                raise
+            if error.code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+                raise  # it may be ONLINE
             return Shown(State.INIT, {})
 
     def replace(self, evs: Sequence[Ev]) -> None:
