@@ -104,7 +104,7 @@ def _show() -> None:
     if there == bool(_table[stub.ENDPOINT]):
         return
     if verbs.nic is None:
-        _table[: stub.FIRST] = 0
+        _table[stub.ENDPOINT] = 0  # the rest stays for calls that have begun
         return
     host = verbs.nic.host
     parts = dict(zip(STATE, (host.ep, host.st, host.ways, verbs.nic.calls), strict=True))

@@ -344,7 +344,7 @@ def test_wrong_requests_are_refused(ctl: Ctl) -> None:
 def test_others_call_while_a_batch_waits(ctl: Ctl) -> None:
     evs = ctl.evs(TO)  # and nobody is there
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(ctl.probe(evs, TO, 1500)[0]))
+    waiting = threading.Thread(target=lambda: found.append(ctl.probe(evs, TO, 500)[0]))
     waiting.start()
     while waiting.is_alive():
         assert port(ctl, 1) == (1, 0)

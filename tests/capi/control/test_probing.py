@@ -105,7 +105,7 @@ def test_so_many_requests_wait_at_once_and_their_room_comes_back(ctl: Ctl) -> No
     full = requests(ctl, evs * (BATCH_MAX // len(evs)))
     found: list[tuple[int, list[int]]] = []
     waiting = [
-        threading.Thread(target=lambda: found.append(send(ctl, full, timeout_ms=1500)))
+        threading.Thread(target=lambda: found.append(send(ctl, full, timeout_ms=700)))
         for _ in range(2)
     ]
     for one in waiting:
