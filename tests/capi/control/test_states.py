@@ -18,6 +18,7 @@ from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.formats import UNPOPULATED, Ev
 from openmrc.capi.control.structures import E
 from openmrc.capi.places import Block
+from openmrc.errors import OpenMrcError
 from openmrc.jit import interpreted
 from tests.capi.control.ctl import (
     BAD,
@@ -327,6 +328,24 @@ def test_what_a_queue_pair_held_to_be_bad_ends_with_it(ctl: Ctl) -> None:
     ctl.api.must("mrc_destroy_qp", second.qp)
     assert ctl.array(1)[evs[0]] == GOOD
     assert (evs[0], GOOD) in [one[1:3] for one in ctl.events(queue)]
+
+
+def test_a_queue_pair_goes_though_the_loop_has_ended(
+    ctl: Ctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctl.form()
+    evs = ctl.evs(TO)
+    ctl.explicit(1, evs)
+    moving, queue = transfer(ctl, ev=1), ctl.queue()
+    ctl.fabric.lose("plane 0 t1 *", 1.0)
+    assert change(ctl, 1, (evs[0], BAD)) == (0, 0)
+    assert wait_for(lambda: ctl.events(queue))[0][1:3] == (evs[0], BAD)
+
+    def ended(function: object) -> None:
+        raise OpenMrcError("the device's loop has ended")
+
+    monkeypatch.setattr(ctl.fabric.device(0)._host, "between", ended)
+    assert ctl.api("mrc_destroy_qp", moving.qp) == (0, 0)
 
 
 def test_a_controllers_words_meet_replacements_and_a_transfer(ctl: Ctl) -> None:

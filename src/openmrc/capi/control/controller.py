@@ -6,6 +6,7 @@ without. A call that blocks (`mrc_ctl_ep_batch_send_wait`) lets others pass whil
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import threading
@@ -24,6 +25,7 @@ from openmrc.capi.devices import GIDS, Nic, text
 from openmrc.capi.hot import PROFILES_MAX
 from openmrc.capi.objects import IS_CQ, Channel, Cq, Library
 from openmrc.capi.places import Refused, at, put
+from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.control import Paths, Question
 from openmrc.verbs import AsyncEvent
 
@@ -52,7 +54,8 @@ class Controller(Configuring):
         """A path of a queue pair was set aside, or is back."""
         number = self._library.profile_of(event.qp_num)
         live = self.live(nic)
-        live.hear(event, None if number is None else live.profiles.ev.get(number))
+        with contextlib.suppress(Refused, OpenMrcError):  # no room for its EV; the loop has ended
+            live.hear(event, None if number is None else live.profiles.ev.get(number))
 
     def check_profiles(self, nic: Nic, ev: int, cc: int) -> None:
         """EINVAL unless both profiles are ONLINE."""
@@ -69,7 +72,8 @@ class Controller(Configuring):
     def forget(self, nic: Nic, qp_num: int) -> None:
         """A queue pair is destroyed."""
         if nic.control is not None:
-            nic.control.forget(qp_num)
+            with contextlib.suppress(OpenMrcError):  # the loop has ended
+                nic.control.forget(qp_num)
 
     # --- device and ports
 

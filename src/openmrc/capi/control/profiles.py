@@ -337,11 +337,12 @@ class Profiles:
             return
         if one.mode != AUTO or not 1 <= ev.port <= self.limits.ports:
             raise Refused(errno.ENOENT, f"{one}: no EV {ev.value.hex()} of port {ev.port}")
-        said = [old for old, to in zip(one.evs, one.rows["state"], strict=True) if to != GOOD]
-        if len(said) >= EVS_MAX:
-            raise Refused(errno.E2BIG, f"{one}: {EVS_MAX} EVs are the most")
+        new = np.array([self._row(one, ev)], ROW)
         with self.changing(one):
-            self.hold(one, [*said, ev])
+            said = one.rows[one.rows["state"] != GOOD]
+            if len(said) >= EVS_MAX:
+                raise Refused(errno.E2BIG, f"{one}: {EVS_MAX} EVs are the most")
+            one.rows = np.concatenate((said, new))
 
     def _row(self, one: EvProfile, ev: Ev, to: int = GOOD) -> tuple[int, int, int, bytes]:
         return -1 if ev == UNPOPULATED else self.wire(one, ev), to, ev.port, ev.value
