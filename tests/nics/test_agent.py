@@ -11,7 +11,8 @@ import pytest
 
 from openmrc.capi import devices
 from openmrc.capi.control import configuring, formats
-from openmrc.capi.control.profiles import DENIED, GOOD, State
+from openmrc.capi.control.layouts import DENIED, GOOD
+from openmrc.capi.control.profiles import State
 from openmrc.capi.places import Refused
 from openmrc.fabric import places
 from openmrc.fabric.clos import multiplane
@@ -24,7 +25,7 @@ from openmrc.units import MS, NS
 from openmrc.verbs.inside import Inside
 from openmrc.wire import addresses
 from tests.capi.control.ctl import Ctl
-from tests.capi.control.test_controller import Transfer
+from tests.capi.control.fixtures import Transfer
 from tests.capi.handles import Api, Open
 
 TO, DEAD = 3, "plane 1 t1 1"

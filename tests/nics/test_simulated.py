@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmrc.capi.control.profiles import DENIED, State
+from openmrc.capi.control.layouts import DENIED
+from openmrc.capi.control.profiles import State
 from openmrc.capi.places import Refused
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault, compile_faults

@@ -76,6 +76,8 @@ class Nic:
         self.events: deque[AsyncEvent] = deque(maxlen=EVENTS_MAX)  # not yet reported
         self.control: Any = None  # of controllers, from the first of their calls on
         self.prober: Any = None
+        limits = self.host.limits
+        self.calls = hot.new_calls(limits.qps, limits.cqs, limits.send_depth)
         self.answering: reach.Answering | None = None
         n = self.device.n_planes
         if not self.host.reach:

@@ -18,6 +18,7 @@ import numpy as np
 
 from openmrc.capi import hot, stub
 from openmrc.capi.calls import CONTROL
+from openmrc.capi.control import states
 from openmrc.capi.control.controller import Controller
 from openmrc.capi.devices import Verbs
 from openmrc.capi.objects import Library
@@ -35,6 +36,15 @@ verbs = Verbs(_lock)
 library = Library(verbs, _lock)
 controller = Controller(library, _lock)
 OWNERS = {"mrc_ctl_": controller, "mrc_": library, "ibv_": verbs, "_ibv_": verbs}
+STATE = (stub.ENDPOINT, stub.STATE, stub.WAYS, stub.CALLS)
+# Compiled functions by their place in the table: the parts of the state that each is given, and how
+# many numbers.
+COMPILED: dict[int, tuple[Any, tuple[int, ...], int]] = {
+    stub.POST_SEND: (hot.post_send, stub.POSTS, 3),
+    stub.POST_RECV: (hot.post_recv, stub.POSTS, 3),
+    stub.POLL_CQ: (hot.poll_cq, stub.POLLS, 3),
+    stub.MODIFY: (states.modify, stub.MODIFIES, 5),
+}
 _kept: list[Any] = []  # objects whose addresses C holds
 _table = np.zeros(0, np.int64)
 
@@ -90,38 +100,31 @@ def _errno_of(name: str, error: BaseException) -> int:
 
 def _show() -> None:
     """Pass the state of compiled code to the stub, once a device is open; and clear it on close."""
-    there = verbs.nic is not None and library.calls is not None
+    there = verbs.nic is not None
     if there == bool(_table[stub.ENDPOINT]):
         return
-    places = (stub.ENDPOINT, stub.STATE, stub.CALLS)
-    if not there:
-        _table[list(places)] = 0
+    if verbs.nic is None:
+        _table[stub.ENDPOINT] = 0  # the rest stays for calls that have begun
         return
-    assert verbs.nic is not None
-    parts = (verbs.nic.host.ep, verbs.nic.host.st, library.calls)
-    tables = [table_of(part) for part in parts]
+    host = verbs.nic.host
+    parts = dict(zip(STATE, (host.ep, host.st, host.ways, verbs.nic.calls), strict=True))
+    tables = {place: table_of(part) for place, part in parts.items()}
     _kept.append((parts, tables))
-    for name, place in (
-        ("post_send", stub.POST_SEND),
-        ("post_recv", stub.POST_RECV),
-        ("poll_cq", stub.POLL_CQ),
-    ):
-        _table[place] = _address_of(name, parts)
-    for place, one in zip(reversed(places), reversed(tables), strict=True):
-        _table[place] = one.ctypes.data
+    for place, (function, asked, numbers) in COMPILED.items():
+        _table[place] = _address_of(function, [parts[one] for one in asked], numbers)
+    for place in reversed(STATE):
+        _table[place] = tables[place].ctypes.data
 
 
-def _address_of(name: str, parts: tuple[Any, Any, Any]) -> int:
+def _address_of(function: Any, given: list[Any], numbers: int) -> int:
     """The address of a compiled function for C; in plain Python, of a function that stands
     for it.
     """
-    function = getattr(hot, name)
-    given = parts if name != "poll_cq" else parts[::2]
     if interpreted():
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * (len(given) + 3))
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * (len(given) + numbers))
         passed = kind(lambda *words: int(function(*given, *words[len(given) :])))
         _kept.append(passed)
         return ctypes.cast(passed, ctypes.c_void_p).value or 0
-    function(*given, 0, 0, 0)  # compiled now, or loaded from disk
+    function(*given, *[0] * numbers)  # compiled now, or loaded from disk
     [made] = function.overloads.values()
     return int(made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))

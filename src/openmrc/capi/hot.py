@@ -64,6 +64,11 @@ CALL_CQ = record_type(
     *fields("i8", "depth", "lock"),
 )
 DOOR = record_type(("lock", "i8"), ("taken", "i8"))  # `taken` of the ring, as last read
+CALL_PROFILE = record_type(  # with `n` EVs (`control.states`) at `rows`
+    *fields("i8", "number", "rows", "n")
+)
+CONTEXTS_MAX = 1024
+PROFILES_MAX = 256  # of EVs
 CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, offset_of(CALL_CQ, "lock")
 
 SEND_FIELDS, RECV_FIELDS = SEND_WR.dtype, RECV_WR.dtype
@@ -88,6 +93,9 @@ class Calls(NamedTuple):
     room: Any  # int64 [2], room for the kernel, under the door's lock
     copied: Any  # int64 [queue pair, slot], addresses of copies of gathered data; 0: none
     source: Any  # int32 [queue pair, slot], regions that requests send from, or NO_REGION
+    context: Any  # int64, handles of contexts; 0: unused
+    profile: Any  # CALL_PROFILE; those that may be changed by compiled code have `rows`
+    ev_profile: Any  # int64, one for each QP of the engine: the number of its profile
 
 
 class _Request(NamedTuple):
@@ -118,6 +126,9 @@ def new_calls(qps: int, cqs: int, sends: int) -> Calls:
         np.zeros(2, "i8"),
         np.zeros((qps, 2 * sends), "i8"),
         np.full((qps, sends), NO_REGION, "i4"),
+        np.zeros(CONTEXTS_MAX, "i8"),
+        records(PROFILES_MAX, CALL_PROFILE),
+        np.zeros(qps, "i8"),
     )
 
 
@@ -150,7 +161,7 @@ else:
 
 
 @inlined
-def _signed(value):
+def signed(value):
     """The int64 with the same 64 bits: all numbers here are int64."""
     return np.int64(value)
 
@@ -213,7 +224,7 @@ def _hand_over(ep, calls, i, call, is_full, r):
 
 
 @inlined
-def _wake(ep, calls):
+def wake(ep, calls):
     """Wake the loop if it sleeps, once: until the scheduler runs it, other callers need not."""
     fence()
     ctl = ep.ctl[0]
@@ -231,7 +242,7 @@ def _is_registered(st, key, address, length):
         return False
     r = st.region[i]
     inside = r.va <= address and address + length <= r.va + r.length
-    return inside and _signed(r.rkey) == key and r.length > 0
+    return inside and signed(r.rkey) == key and r.length > 0
 
 
 @inlined
@@ -264,7 +275,7 @@ def _receives_full(ep, st, i, call):
 def _buffer(at, k):
     """The `ibv_sge` with this index, of a list at an address: its address and its bytes."""
     s = bytes_at(at + k * SGE_BYTES, SGE_BYTES).view(SGE_FIELDS)[0]
-    return _signed(s.addr), _signed(s.length), _signed(s.lkey)
+    return signed(s.addr), signed(s.length), signed(s.lkey)
 
 
 @inlined
@@ -303,34 +314,34 @@ def _gather(calls, i, call, at, n, length):
 def _send_one(ep, st, calls, i, call, at):
     """Post one request at an address; 0 or its error."""
     w = bytes_at(at, SEND_BYTES).view(SEND_FIELDS)[0]
-    opcode, flag_bits, n = int(w.opcode), _signed(w.send_flags), int(w.num_sge)
+    opcode, flag_bits, n = int(w.opcode), signed(w.send_flags), int(w.num_sge)
     if (opcode != WR_WRITE and opcode != WR_WRITE_IMM) or flag_bits & ~FLAGS:
         return EINVAL
     if n < 0 or n > call.max_send_sge or (n > 0 and w.sg_list == 0):
         return EINVAL
     inline = flag_bits & INLINE != 0
-    length = _length_of(st, call, _signed(w.sg_list), n, inline)
+    length = _length_of(st, call, signed(w.sg_list), n, inline)
     if length < 0:
         return EINVAL
     is_full = _sends_full(st, i, call)
     address, region = 0, NO_REGION
     if n == 1 and not inline:
-        address, _, key = _buffer(_signed(w.sg_list), 0)
+        address, _, key = _buffer(signed(w.sg_list), 0)
         if length > 0:
             region = key & REGION_MASK
     elif length > 0 and not is_full and st.qp[i].state != es.ERROR:  # in ERROR nothing is sent
-        address = _gather(calls, i, call, _signed(w.sg_list), n, length)
+        address = _gather(calls, i, call, signed(w.sg_list), n, length)
         if address == 0:
             return ENOMEM
     r = _Request(
         kind=state.POST_WRITE_IMM if opcode == WR_WRITE_IMM else state.POST_WRITE,
         cq=int(call.send_cq),
-        wr_id=_signed(w.wr_id),
+        wr_id=signed(w.wr_id),
         address=address,
         length=length,
-        remote_address=_signed(w.wr.rdma.remote_addr),
-        rkey=_signed(w.wr.rdma.rkey),
-        imm=_turned(_signed(w.imm_data)),
+        remote_address=signed(w.wr.rdma.remote_addr),
+        rkey=signed(w.wr.rdma.rkey),
+        imm=_turned(signed(w.imm_data)),
         signaled=1 if call.sig_all or flag_bits & SIGNALED else 0,
         region=region,
     )
@@ -347,7 +358,7 @@ def _receive_one(ep, st, calls, i, call, at):
     w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
     if w.num_sge < 0 or w.num_sge > call.max_recv_sge:
         return EINVAL
-    wr_id = _signed(w.wr_id)
+    wr_id = signed(w.wr_id)
     r = _Request(state.POST_RECV, int(call.recv_cq), wr_id, 0, 0, 0, 0, 0, 1, NO_REGION)
     wrong = _hand_over(ep, calls, i, call, _receives_full(ep, st, i, call), r)
     call.received += wrong == 0
@@ -387,9 +398,9 @@ def _post(ep, st, calls, handle, at, bad, sends):
             wrong = _receive_one(ep, st, calls, i, call, at)
         if wrong == 0:
             # both kinds of request have the pointer to the next one at the same offset
-            at = _signed(bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0].next)
+            at = signed(bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0].next)
     if first == 0:
-        _wake(ep, calls)
+        wake(ep, calls)
     _unlock(lock)
     if wrong != 0:
         bytes_at(bad, 8).view(np.int64)[0] = at
@@ -435,7 +446,7 @@ def _show(w, entry):
     w.opcode = entry.kind
     w.vendor_err = 0
     w.byte_len = np.uint32(entry.length)
-    w.imm_data = np.uint32(_turned(_signed(entry.imm))) if receives else np.uint32(0)
+    w.imm_data = np.uint32(_turned(signed(entry.imm))) if receives else np.uint32(0)
     w.qp_num = np.uint32(entry.qpn)
     w.src_qp = 0
     w.wc_flags = WITH_IMM if receives and entry.status == state.SUCCESS else 0

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.capi import hot, layouts
+from openmrc.capi.control.profiles import signed_id
 from openmrc.capi.control.queues import EventQueue
 from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
 from openmrc.capi.layouts import MPR_UNIT, NUMBERS
@@ -117,7 +118,6 @@ class Library:
     def __init__(self, verbs: Verbs, lock: threading.RLock) -> None:
         verbs.above = self
         self._verbs, self._lock = verbs, lock
-        self.calls: Any = None  # `hot.Calls`, while a device is open
         self._count = 0
         self._contexts: dict[int, int] = {}  # with ibverbs' context
         self._versions: dict[int, int] = {}  # of the API, by context
@@ -126,6 +126,12 @@ class Library:
         self._hints: dict[int, Hint] = {}
         self._channels: dict[int, Channel] = {}
         self._acknowledged = threading.Condition(lock)
+
+    @property
+    def calls(self) -> hot.Calls:
+        """The state of compiled calls; a device is open."""
+        assert self._verbs.nic is not None
+        return self._verbs.nic.calls
 
     def _handle(self, kind: int, index: int = 0) -> int:
         self._count += 1
@@ -200,7 +206,7 @@ class Library:
     def withdraw(self, lkey: int) -> bool:
         """Let nothing send from a region any more; False if a request still does."""
         nic = self._verbs.nic
-        return nic is None or self.calls is None or not hot.withdraw(nic.host.st, self.calls, lkey)
+        return nic is None or not hot.withdraw(nic.host.st, nic.calls, lkey)
 
     def leave(self, context: int) -> None:
         """Destroy all objects of a context of ibverbs, as closing the device of a NIC does."""
@@ -217,9 +223,7 @@ class Library:
         for hint in [one for one in self._hints.values() if one.context in own]:
             del self._hints[hint.handle]
         for handle in own:
-            del self._contexts[handle]
-        if not self._contexts and len(self._verbs.contexts) == 1:
-            self.calls = None
+            self._drop_context(handle)
 
     # --- device and context
 
@@ -265,12 +269,17 @@ class Library:
                 raise Refused(
                     errno.EINVAL, f"version {wanted:#x}: {layouts.API_VERSION:#x} is here"
                 )
-        if self.calls is None:
-            limits = nic.host.limits
-            self.calls = hot.new_calls(limits.qps, limits.cqs, limits.send_depth)
-        handle = self._handle(IS_CONTEXT)
+        free = np.flatnonzero(nic.calls.context == 0)
+        if not len(free):
+            raise Refused(errno.ENOMEM, f"{hot.CONTEXTS_MAX} contexts are there")
+        handle = self._handle(IS_CONTEXT, int(free[0]))
         self._contexts[handle], self._versions[handle] = context, wanted
+        nic.calls.context[free[0]] = handle
         return handle
+
+    def _drop_context(self, context: int) -> None:
+        self.calls.context[context & hot.INDEX_MASK] = 0
+        del self._contexts[context]
 
     def mrc_destroy_context(self, context: int) -> int:
         """EBUSY while objects of it exist."""
@@ -278,7 +287,7 @@ class Library:
         owned = (self._cqs, self._qps, self._hints, self._channels)
         if any(one.context == context for known in owned for one in known.values()):
             raise Refused(errno.EBUSY, "something of it is left")
-        del self._contexts[context]
+        self._drop_context(context)
         return 0
 
     # --- completion channels and queues
@@ -570,6 +579,7 @@ class Library:
         one.pair.modify(QpState.INIT)
         for name, value in profiles.items():
             one.mrc["profile"][name] = value
+        self.calls.ev_profile[one.pair.index] = signed_id(profiles["ev_profile_id"])
         one.profiles = profiles
 
     def _ready(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:

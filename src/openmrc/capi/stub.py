@@ -2,20 +2,19 @@
 
 `libmrc.so` asks `openmrc.capi.entry` once for a table of addresses. Each of its functions, and of
 `libibverbs.so.1`, is three lines: arguments as 64-bit words to an address of the table, and the
-result as `calls` defines it. For `mrc_post_send`, `mrc_post_recv` and `mrc_poll_cq` these are
-compiled functions, which get the addresses of their state from the same table.
+result as `calls` defines it. Those of `COMPILED` are compiled functions, which get the addresses of
+their state from the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from openmrc.capi.calls import (
     ABSENT_CALLS,
     CODE,
     CONTROL,
     CTL_CALLS,
-    HOT,
     MINUS,
     MRC_CALLS,
     NEGATIVE,
@@ -28,7 +27,9 @@ from openmrc.capi.calls import (
 
 ARGUMENTS = 8  # the most of any function
 # Of the table: compiled functions, their state, then the others in the order of `CONTROL`.
-POST_SEND, POST_RECV, POLL_CQ, ENDPOINT, STATE, CALLS, FIRST = range(7)
+POST_SEND, POST_RECV, POLL_CQ, MODIFY, ENDPOINT, STATE, WAYS, CALLS, FIRST = range(9)
+# The parts of the state that they are given
+POSTS, POLLS, MODIFIES = (ENDPOINT, STATE, CALLS), (ENDPOINT, CALLS), (ENDPOINT, STATE, WAYS, CALLS)
 WORDS = FIRST + len(CONTROL)
 
 START = r"""
@@ -160,7 +161,7 @@ def mrc_c(python: str, package: str) -> str:
     named = f"#define PYTHON {_quoted(python)}\n#define PACKAGE {_quoted(package)}\n"
     numbers = f"#define WORDS {WORDS}\n#define FIRST {FIRST}\n#define ENDPOINT {ENDPOINT}\n"
     calls = (*MRC_CALLS, *CTL_CALLS)
-    functions = [_hot(call) if call.name in HOT else _passed(call) for call in calls]
+    functions = [COMPILED.get(call.name, _passed)(call) for call in calls]
     return named + numbers + START + "\n".join(functions)
 
 
@@ -188,31 +189,54 @@ def verbs_map() -> str:
     return text
 
 
-def _passed(call: Call) -> str:
-    """A function implemented in Python."""
+def _asked(call: Call) -> str:
+    """The call of Python."""
     given = [f"(word){name}" for _, name in call.parameters]
     given += ["0"] * (ARGUMENTS - len(given))
-    asked = f"openmrc_call({CONTROL.index(call.name)}, {', '.join(given)})"
+    return f"openmrc_call({CONTROL.index(call.name)}, {', '.join(given)})"
+
+
+def _passed(call: Call) -> str:
+    """A function implemented in Python."""
+    asked = _asked(call)
     if call.answers == PLAIN:  # it has no way to fail
         instead = '(word)"unknown"' if call.result.endswith("*") else "0"
         asked = f"openmrc_absent() ? {instead} : {asked}"
     return _function(call, asked)
 
 
-def _hot(call: Call) -> str:
-    """A function implemented in compiled code."""
-    which, inside = {
-        "mrc_post_send": (POST_SEND, (ENDPOINT, STATE, CALLS)),
-        "mrc_post_recv": (POST_RECV, (ENDPOINT, STATE, CALLS)),
-        "mrc_poll_cq": (POLL_CQ, (ENDPOINT, CALLS)),
-    }[call.name]
-    given = [f"table[{index}]" for index in inside]
-    given += [f"(word){name}" for _, name in call.parameters]
+def _called(call: Call, place: int, state: tuple[int, ...], more: tuple[str, ...] = ()) -> str:
+    """The call of a compiled function in the table, with parts of the state."""
+    given = [f"table[{index}]" for index in state]
+    given += [*more, *(f"(word){name}" for _, name in call.parameters)]
     kind = f"word (*)({', '.join(['word'] * len(given))})"
-    # without a device no handle is valid
-    called = f"(({kind})table[{which}])({', '.join(given)})"
-    positive = "" if call.name == "mrc_poll_cq" else "-"
-    return _function(call, f"table[{ENDPOINT}] ? {positive}{called} : forked ? -ENODEV : -EINVAL")
+    return f"(({kind})table[{place}])({', '.join(given)})"
+
+
+def _hot(place: int, state: tuple[int, ...], sign: str = "-") -> Callable[[Call], str]:
+    """A function implemented in compiled code: it returns an errno, or what `sign` says."""
+
+    def write(call: Call) -> str:
+        called = f"{sign}{_called(call, place, state)}"
+        # without a device no handle is valid
+        return _function(call, f"table[{ENDPOINT}] ? {called} : forked ? -ENODEV : -EINVAL")
+
+    return write
+
+
+def _modify(call: Call) -> str:
+    """A function whose common case is compiled: 0 if it is done, and all else is for Python."""
+    done = _called(call, MODIFY, MODIFIES, ("(word)room",))
+    answer = f"table[{ENDPOINT}] && !{done} ? 0 : {_asked(call)}"
+    return _function(call, answer, "\tword room[4];\n")
+
+
+COMPILED = {
+    "mrc_post_send": _hot(POST_SEND, POSTS),
+    "mrc_post_recv": _hot(POST_RECV, POSTS),
+    "mrc_poll_cq": _hot(POLL_CQ, POLLS, ""),
+    "mrc_ctl_modify_ev_profile": _modify,
+}
 
 
 def _missing(call: Call) -> str:
@@ -220,8 +244,8 @@ def _missing(call: Call) -> str:
     return _function(call, "-EOPNOTSUPP")
 
 
-def _function(call: Call, answer: str) -> str:
-    lines = [f"\tword answer = {answer};", "\tif (answer < 0)\n\t\terrno = -(int)answer;"]
+def _function(call: Call, answer: str, room: str = "") -> str:
+    lines = [f"{room}\tword answer = {answer};", "\tif (answer < 0)\n\t\terrno = -(int)answer;"]
     failed = {CODE: "-(int)answer", MINUS: "-1", NULL: "0", NEGATIVE: "(int)answer"}
     if call.answers in failed:
         good = "0" if call.answers == CODE else f"({call.result})answer"

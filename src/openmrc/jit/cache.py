@@ -56,6 +56,8 @@ COMPILED_PARTS = (
     "torch/kernels.py",
     "capi/hot.py",
     "capi/layouts.py",
+    "capi/control/layouts.py",
+    "capi/control/states.py",
     "ops/blame.py",
     "ops/diagnose/met.py",
     "ops/diagnose/runs.py",

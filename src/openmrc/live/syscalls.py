@@ -49,6 +49,7 @@ DONT_WAIT = 0x40  # MSG_DONTWAIT
 TRUNCATED = 0x20  # MSG_TRUNC: the datagram was longer than its room
 EPOLL_DELETE, EPOLL_MODIFY = 2, 3  # EPOLL_CTL_DEL, EPOLL_CTL_MOD
 CLOCK_MONOTONIC = 1
+CAPABILITIES_VERSION = 0x20080522  # of capget(2): three sets of two words each
 TIMER_ABSOLUTE = 1  # TFD_TIMER_ABSTIME
 PS_PER_NS, NS_PER_S = 1000, 1_000_000_000
 
@@ -98,6 +99,16 @@ _clock_gettime = _external("clock_gettime", "int32", "int32", "intp")
 _read = _external("read", "intp", "int32", "intp", "intp")
 _write = _external("write", "intp", "int32", "intp", "intp")
 _memcpy = _external("memcpy", "intp", "intp", "intp", "intp")
+_capget = _external("capget", "int32", "intp", "intp")
+
+
+@compiled
+def has_capability(which, room):
+    """Whether the calling thread has a capability below 32; `room` is int32[8], for the kernel."""
+    room[0] = CAPABILITIES_VERSION
+    room[1] = 0  # this thread
+    at = room.ctypes.data
+    return _capget(at, at + 8) == 0 and room[2] >> which & 1 != 0
 
 
 class Batch(NamedTuple):

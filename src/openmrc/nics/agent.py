@@ -28,7 +28,8 @@ import numpy as np
 
 from openmrc.capi.control import formats
 from openmrc.capi.control.formats import UNPOPULATED, Ev
-from openmrc.capi.control.profiles import ASSUMED_BAD, DENIED, EXPLICIT, GOOD, STEV, State
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
+from openmrc.capi.control.profiles import EXPLICIT, STEV, State
 from openmrc.capi.places import Refused
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.nics import plan
@@ -42,6 +43,7 @@ from openmrc.nics.nic import (
     Entry,
     Nic,
     Request,
+    Shown,
 )
 from openmrc.ops.evs import TIMEOUT_PS, EvSchedule
 from openmrc.ops.mapper.agent import SILENCE_PS, BurstReport, Loss, Report, Round
@@ -112,6 +114,7 @@ class NicAgent:
         self.clock = clock
         self.evs: list[Ev] = []
         self.denied: frozenset[Ev] = frozenset()
+        self._wanted = self.denied
         self._mute_ps: dict[int, int | None] = {}  # by NIC that ever answered: since when not
         self._asked: deque[tuple[int, int, int]] = deque()
         self._suspects: dict[Ev, None] = {}
@@ -122,7 +125,7 @@ class NicAgent:
         # EVs to ask a NIC on, planes in turn: in a T0 all EVs of a plane are one path
         self._ways = [formats.packed(f.ev(k, up), plan.WIDTH, k + 1) for up in ups for k in planes]
         self.device: Device | None = None
-        self._hears = self._probes = False
+        self._hears = self._probes = self._is_whole = False
 
     @property
     def fabric(self) -> Fabric:
@@ -136,38 +139,67 @@ class NicAgent:
     # --- the NIC's profile
 
     def start(self) -> None:
-        """Configure the NIC, as far as it can be."""
+        """Configure the NIC, as far as it can be; what it refuses is tried again later."""
         device = self._try("the device says nothing of itself", self.api.query_device)
         self.device = device
         options = device.options if device else 0
+        is_given = False
         if device is not None and self.profile:
-            self._does("its EVs stay its own", partial(self._give, device))
+            is_given = self._does("its EVs stay its own", partial(self._give, device))
         elif device is not None:
             self.evs = plan.planned(self.fabric, self.nic, EVERY)
             mask = {"event_mask": GOOD | ASSUMED_BAD}
-            self._does("no events", partial(self.api.modify_ev_profile, 0, attributes=mask))
+            change = partial(self.api.modify_ev_profile, 0, attributes=mask)
+            is_given = self._does("no events", change)
         self._probes = bool(options & HAS_PROBES)
         if not self._probes:
             self._say("without EV probes: nothing is known of its paths")
-        self._hears = bool(options & HAS_EVENTS) and self._does(
-            "without events: EVs are probed in turn alone",
-            partial(self.api.create_ev_event_cq, QUEUE),
-        )
         if not options & HAS_EVENTS:
             self._say("without EV events: EVs are probed in turn alone")
+        elif not self._hears:
+            self._hears = self._does(
+                "without events: EVs are probed in turn alone",
+                partial(self.api.create_ev_event_cq, QUEUE),
+            )
+        self._is_whole = is_given and self._hears == bool(options & HAS_EVENTS)
 
     def _give(self, device: Device) -> None:
-        """Give the NIC the EVs that are planned for it: a format of one field, and a profile."""
+        """Give the NIC the EVs that are planned for it: a format of one field, and a profile. One
+        that is ONLINE, since its controller ended, is kept, and gets them as far as it can.
+        """
+        if device.evs_max < self.fabric.n_planes:
+            raise Refused(errno.ENOTSUP, f"a profile has room for {device.evs_max} EVs")
         evs = plan.planned(self.fabric, self.nic, min(device.evs_max, EVERY))
-        api = self.api
-        api.modify_ev_fmt_profile(FORMAT, State.OFFLINE, STEV, [plan.WIDTH])
-        api.modify_ev_fmt_profile(FORMAT, State.ONLINE)
+        evs = evs[: len(evs) - len(evs) % max(device.align, 1)]
+        api, known = self.api, self._shown(self.api.query_ev_profile, self.profile)
+        if known.state == State.ONLINE:
+            self.evs = list(known.evs)
+            self.denied = frozenset(ev for ev, state in known.evs.items() if state == DENIED)
+            if set(evs) != set(self.evs):
+                self.replace(evs)
+            return
+        if known.state == State.OFFLINE:
+            api.modify_ev_profile(self.profile, State.INIT)
+        form = self._shown(api.query_ev_fmt_profile, FORMAT).state
+        if form == State.INIT:
+            api.modify_ev_fmt_profile(FORMAT, State.OFFLINE, STEV, [plan.WIDTH])
+        if form != State.ONLINE:
+            api.modify_ev_fmt_profile(FORMAT, State.ONLINE)
         attributes = {"mode": EXPLICIT, "fmt_profile_id": FORMAT, "count": len(evs)}
         attributes |= {"min_active": len(evs) // PART_ACTIVE, "event_mask": GOOD | ASSUMED_BAD}
         api.modify_ev_profile(self.profile, State.OFFLINE, attributes=attributes)
         self._each(REPLACE, [Entry(UNPOPULATED, ev) for ev in evs])
         api.modify_ev_profile(self.profile, State.ONLINE)
         self.evs = evs
+
+    def _shown(self, query: Callable[[int], Shown], number: int) -> Shown:
+        """A profile; one in INIT if there is none, or nobody to ask."""
+        try:
+            return query(number)
+        except Refused as error:
+            if error.code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+                raise  # it may be ONLINE
+            return Shown(State.INIT, {})
 
     def replace(self, evs: Sequence[Ev]) -> None:
         """Give the NIC other EVs, port by port as many, while queue pairs use the profile."""
@@ -178,7 +210,7 @@ class NicAgent:
         if [ev.port for ev in new] != [ev.port for ev in old]:
             raise Refused(errno.EINVAL, "each port keeps as many EVs as it has")
         self._each(REPLACE, [Entry(*pair) for pair in zip(old, new, strict=True)])
-        self.evs = list(evs)
+        self.evs, self.denied = list(evs), self.denied & set(evs)
 
     def keep_off(self, denied: LongArray) -> None:
         """Deny the EVs that cross these directed ports, and allow all others again. If none were
@@ -192,8 +224,12 @@ class NicAgent:
             formats.packed(self.fabric.ev(plane, up), plan.WIDTH, plane + 1)
             for plane, up in np.argwhere(bad).tolist()
         )
-        if self.profile:
-            wanted &= set(self.evs)
+        self._wanted = wanted
+        self._deny()
+
+    def _deny(self) -> None:
+        """Deny what is wanted; what the NIC refuses now is tried again in the next round."""
+        wanted = self._wanted & set(self.evs) if self.profile else self._wanted
         for evs, state in ((wanted - self.denied, DENIED), (self.denied - wanted, GOOD)):
             entries = [Entry(ev, state=state) for ev in sorted(evs)]
             if entries and not self._does(
@@ -220,11 +256,13 @@ class NicAgent:
         """Take the events; True if one names an EV that may be bad."""
         if not self._hears:
             return False
-        while events := self._try("events", partial(self.api.poll_ev_event, EVENTS_MAX)) or []:
+        known = set(self._ways)
+        for _ in range(QUEUE // EVENTS_MAX):
+            events = self._try("events", partial(self.api.poll_ev_event, EVENTS_MAX)) or []
             for one in events:
                 if one.dropped:
                     self._suspects |= dict.fromkeys(self.evs)
-                if one.profile == self.profile and one.state != GOOD:
+                if one.profile == self.profile and one.state != GOOD and one.ev in known:
                     self._suspects[one.ev] = None
             if len(events) < EVENTS_MAX:
                 break
@@ -235,6 +273,9 @@ class NicAgent:
         at once, for a call waits as long for one answer as for all.
         """
         report = Report(self.clock(), 0, [], [], [])
+        if not self._is_whole and period % TURNS == 0:
+            self.start()
+        self._deny()
         if not self._probes:
             return report
         turns = [self._turns[period % TURNS], *self._of(list(self._suspects)[:SUSPECTS_MAX])]
@@ -271,6 +312,7 @@ class NicAgent:
     def down(self) -> list[int]:
         """The planes whose ports are disabled."""
         ports = self.device.ports if self.device else ()
+        ports = tuple(port for port in ports if port <= self.fabric.n_planes)
         state = {
             port: self._try("its ports are not told", partial(self.api.query_port, port))
             for port in ports

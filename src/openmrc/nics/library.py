@@ -32,6 +32,8 @@ from openmrc.nics.nic import QUERY_ARRAY, Answer, Device, Entry, Request, Shown
 WORD = ctypes.c_int64
 PATIENCE_S = 10.0  # for a call, beyond the time that it was given: a busy host is slow, too
 OPENING_S = 0.5  # between two questions whether to wait on for a device to open
+TRIES = 16  # of a call that signals interrupt
+NUMBERS_OF_REQUESTS = 1 << 16
 EVS_MAX = 4096  # of one profile, for which there is room
 VERBS = "libibverbs.so.1"
 CALLS = {one.name: one for one in (*MRC_CALLS, *CTL_CALLS, *VERBS_CALLS)}
@@ -66,21 +68,24 @@ class Library:
         n = Block(Struct("", (("int", "value"),)))
         devices = self._must("ibv_get_device_list", n)
         found = ctypes.cast(devices, ctypes.POINTER(ctypes.c_uint64))
-        names = []
+        names: list[str] = []
+        self.context = 0
         for i in range(max(int(n.record["value"]), 0)):
+            if self.context or not found[i]:
+                break  # the list ends with NULL, whatever its length is said to be
             names.append(ctypes.string_at(self._must("ibv_get_device_name", found[i])).decode())
             if names[-1] == wanted or not wanted:
                 self.context = self._must("ibv_open_device", found[i], waits=waits)
-                break
-        else:
+        if not self.context:
             raise Refused(errno.ENODEV, f"{wanted or 'no device'}: {', '.join(names) or 'none'}")
         self._must("ibv_free_device_list", devices)
         self.gid = self._own_gid()
-        self._with_state = self.query_version() >= layouts.WITH_STATE
+        used = min(self.query_version(), layouts.API_VERSION)
+        self._with_state = used >= layouts.WITH_STATE
         version = Block(mrc.MRC_CONTEXT_ATTR)
-        version.record["mrc_api_version_used"] = self.query_version()
+        version.record["mrc_api_version_used"] = used
         self.mrc = self._must("mrc_create_context", self.context, version)
-        self._queue = 0
+        self._queue = self._asked = 0
 
     def close(self) -> None:
         """Close the device, unless a call has not returned."""
@@ -121,9 +126,13 @@ class Library:
         done = threading.Event()
 
         def work(kept: Any = kept) -> None:
-            ctypes.set_errno(0)
-            returned = int(function(*map(_word, given)))
-            found.append((returned, ctypes.get_errno()))
+            code = errno.EINTR
+            for _ in range(TRIES):
+                if code == errno.EINTR:
+                    ctypes.set_errno(0)
+                    returned = int(function(*map(_word, given)))
+                    code = _code_of(answers, returned, ctypes.get_errno())
+            found.append((returned, code))
             self._stuck = ""
             done.set()
 
@@ -133,13 +142,7 @@ class Library:
                 continue
             self._stuck = name
             raise Refused(errno.ETIMEDOUT, f"{name} has not returned")
-        returned, code = found[0]
-        failed = returned == 0 if answers == NULL else returned < 0
-        failed |= returned != 0 and answers not in (NULL, NEGATIVE)
-        if answers == NOTHING or not failed:
-            return returned, 0
-        code = -returned if answers == NEGATIVE else code
-        return returned, code if code in errno.errorcode else errno.EIO
+        return found[0]
 
     def _must(self, name: str, *given: Any, kept: Any = None, waits: Any = None) -> int:
         returned, code = self._call(name, *given, kept=kept, waits=waits)
@@ -296,8 +299,9 @@ class Library:
     def poll_ev_event(self, most: int) -> list[EvEvent]:
         """Take the oldest events of the queue."""
         struct = layouts.EV_EVENT if self._with_state else layouts.EV_EVENT_BEFORE
-        rows = np.zeros(most, struct.dtype)
-        n = self._must("mrc_ctl_poll_ev_event", self._queue, most, rows)
+        room = np.zeros(most, layouts.EV_EVENT.dtype)  # whatever it takes the version to be
+        n = self._must("mrc_ctl_poll_ev_event", self._queue, most, room)
+        rows = room.view(np.uint8)[: most * struct.dtype.itemsize].view(struct.dtype)
         return [
             EvEvent(
                 int(row["profile_id"]),
@@ -309,12 +313,17 @@ class Library:
         ]
 
     def ep_batch_send_wait(self, requests: Sequence[Request], timeout_ns: int) -> list[Answer]:
-        """Probe, and return what was answered in time; answers to nothing are left out."""
+        """Probe, and return what was answered in time. Answers to nothing are left out, and so are
+        those to the batch before, whose numbers were others.
+        """
         asked = np.zeros(len(requests), layouts.REQUEST.dtype)
         answers = np.zeros(len(requests), layouts.RESPONSE.dtype)
         n, name = Block(Struct("", (("int", "value"),))), "mrc_ctl_ep_batch_send_wait"
+        wanted: dict[int, Request] = {}
         for row, one in zip(asked, requests, strict=True):
-            row["req_id"], row["ev_fmt_mode"] = one.number, NUMBERS["MRC_CTL_EV_FMT_MODE_STEV"]
+            self._asked = (self._asked + 1) % NUMBERS_OF_REQUESTS
+            wanted[self._asked] = one
+            row["req_id"], row["ev_fmt_mode"] = self._asked, NUMBERS["MRC_CTL_EV_FMT_MODE_STEV"]
             row["sgid"]["raw"] = list(self.gid)
             row["dgid"]["raw"] = list(one.to)
             _put(row["req_ev"], one.ev)
@@ -326,12 +335,12 @@ class Library:
         if code not in (0, errno.ETIMEDOUT):
             raise Refused(code, f"{name}: {errno.errorcode[code]}")
         told = answers[: _within(int(n.record["value"]), len(asked), name)]
-        wanted = {one.number: one.ev.port for one in requests}
         found: dict[int, Answer] = {}
         for row in told:
             number, port = int(row["req_id"]), int(row["port"])
-            if wanted.get(number) == port:  # on another port it answers another question
-                found.setdefault(number, Answer(number, port, int(row["rtt"])))
+            question = wanted.get(number)
+            if question is not None and question.ev.port == port:  # else it answers another one
+                found.setdefault(number, Answer(question.number, port, int(row["rtt"])))
         return list(found.values())
 
 
@@ -340,6 +349,16 @@ def _load(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(path), use_errno=True)
     except OSError as error:
         raise InputError(f"--library {path}: {error}") from None
+
+
+def _code_of(answers: str, returned: int, code: int) -> int:
+    """The errno of a call that failed, 0 of one that did not."""
+    failed = returned == 0 if answers == NULL else returned < 0
+    failed |= returned != 0 and answers not in (NULL, NEGATIVE)
+    if answers == NOTHING or not failed:
+        return 0
+    code = -returned if answers == NEGATIVE else code
+    return code if code in errno.errorcode else errno.EIO
 
 
 def _word(given: Any) -> int:
@@ -352,7 +371,7 @@ def _device(a: Any) -> Device:
     ev = a["ev"]
     ports = int(a["phy_port_mask"])
     return Device(
-        ports=tuple(port for port in range(32) if ports >> port & 1),
+        ports=tuple(port for port in range(1, 32) if ports >> port & 1),
         evs_max=int(ev["ev_max_count_profile"]),
         align=int(ev["ev_count_align"]),
         width=int(ev["ev_max_width"]),

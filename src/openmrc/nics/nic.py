@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from openmrc.capi.control.formats import UNPOPULATED, Ev
-from openmrc.capi.control.layouts import NUMBERS
-from openmrc.capi.control.profiles import GOOD, State
+from openmrc.capi.control.layouts import GOOD, NUMBERS
+from openmrc.capi.control.profiles import State
 from openmrc.capi.control.queues import EvEvent
 
 REPLACE, MODIFY_STATE, QUERY_STATE, QUERY_ARRAY = range(4)  # operations on EVs

@@ -18,12 +18,10 @@ import numpy as np
 
 from openmrc.capi.control import formats, layouts, profiles
 from openmrc.capi.control.formats import Ev
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
 from openmrc.capi.control.profiles import (
-    ASSUMED_BAD,
     AUTO,
-    DENIED,
     EXPLICIT,
-    GOOD,
     STEV,
     CcProfile,
     EvProfile,
@@ -155,8 +153,8 @@ class SimulatedNic:
                 every = bool(each.flags)
                 self._profiles.replace(one, each.ev, each.new, each.state, every)
             elif kind == MODIFY_STATE and one.state == State.ONLINE:
-                self._profiles.has(one, each.ev)
-                (one.denied.add if each.state == DENIED else one.denied.discard)(each.ev)
+                self._profiles.know(one, each.ev)
+                one.rows["state"][one.where(each.ev)] = DENIED if each.state == DENIED else GOOD
                 self._declare(one, each.ev, each.state)
             else:
                 raise Refused(errno.EINVAL, f"{one}: operation {kind} in {one.state.name}")
@@ -168,7 +166,8 @@ class SimulatedNic:
         one: EvProfile = self._profiles.find(self._profiles.ev, EvProfile, number)
         mine = self._profile == number
         states = self._states() if mine else {}
-        evs = {ev: ASSUMED_BAD if states.get(ev) else GOOD for ev in one.evs or states}
+        known = states if one.mode == AUTO else one.evs
+        evs = {ev: ASSUMED_BAD if states.get(ev) else GOOD for ev in known}
         evs |= dict.fromkeys(one.denied, DENIED)
         attributes = {"mode": one.mode, "count": len(evs), "min_active": one.min_active}
         return Shown(one.state, attributes | {"event_mask": one.event_mask}, evs)
@@ -201,7 +200,7 @@ class SimulatedNic:
 
     def _follow(self, one: EvProfile) -> None:
         """Queue pairs of a profile take its EVs, over and over where they have more paths."""
-        if one.number != self._profile or not one.evs:
+        if one.number != self._profile or one.mode == AUTO:
             return
         engine, now = self._world.engine, self._world.now_ps
         given: list[list[int]] = [[] for _ in range(self._world.fabric.n_planes)]

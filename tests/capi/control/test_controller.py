@@ -9,18 +9,14 @@ import errno
 import threading
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
-from openmrc.capi import devices, layouts
+from openmrc.capi import layouts
 from openmrc.capi.control import configuring, formats
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.layouts import NUMBERS
 from openmrc.capi.control.structures import C, E, F
 from openmrc.capi.places import Block
-from openmrc.fabric.clos import multiplane
-from openmrc.verbs import QueuePair
-from openmrc.verbs.inside import Inside
 from openmrc.wire.profile import Form
 from tests.capi.control.ctl import (
     BAD,
@@ -36,68 +32,14 @@ from tests.capi.control.ctl import (
     rows,
     wait_for,
 )
-from tests.capi.handles import WRITES, Api, Open, refused
-
-PLANES, TO = 2, 3
-ROOM = 1 << 18
+from tests.capi.control.fixtures import PLANES, TO, controlled, transfer
+from tests.capi.handles import Api, Open, refused
 
 
 @pytest.fixture
-def fabric() -> Iterator[Inside]:
-    """Four NICs on two T0s, two planes, two T1s each."""
-    with Inside(multiplane(4, PLANES, 10**9, 2, 2, 0, 0)) as found:
+def ctl(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ctl]:
+    with controlled(api, monkeypatch) as found:
         yield found
-
-
-@pytest.fixture
-def ctl(fabric: Inside, api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ctl]:
-    monkeypatch.setenv("OPENMRC_HOST", "within this process")
-    monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
-    monkeypatch.setattr(configuring, "is_privileged", lambda: True)
-    there = Open(api)
-    yield Ctl(there, fabric)
-    api("ibv_close_device", there.context)
-
-
-class Transfer:
-    """Writes of a queue pair to memory of its peer."""
-
-    def __init__(self, ctl: Ctl, qp: int, theirs: QueuePair) -> None:
-        self.ctl, self.qp = ctl, qp
-        self.sink = ctl.fabric.device(TO).reg_mr(bytearray(ROOM))
-        self.memory = np.arange(ROOM, dtype=np.uint32).view(np.uint8)[:ROOM].copy()
-        there = ctl.there
-        mr = there.api.must("ibv_reg_mr", there.pd, self.memory.ctypes.data, ROOM, WRITES)
-        self.key = int(there.seen(mr, layouts.MR)["lkey"])
-
-    def post(self) -> None:
-        part = (self.memory.ctypes.data, ROOM, self.key)
-        to = (self.sink.addr, self.sink.rkey)
-        assert self.ctl.there.send(self.qp, part, to=to) == (0, 0)
-
-    def finish(self) -> None:
-        assert int(self.ctl.there.take()["status"]) == 0
-        assert bytes(self.sink.buffer) == self.memory.tobytes()
-
-    def write(self, times: int = 1) -> None:
-        for _ in range(times):
-            self.post()
-            self.finish()
-
-    def packets(self) -> dict[formats.Ev, int]:
-        """How many packets each EV has carried."""
-        device = self.ctl.fabric.device(0)
-        [pair] = [one for one in device.queue_pairs if one.qp_num == self.number()]
-        return {formats.packed(e["ev"], 32, e["plane"] + 1): e["packets"] for e in pair.evs()}
-
-    def number(self) -> int:
-        found = number()
-        self.ctl.api.must("mrc_get_qpn", self.qp, found)
-        return int(found.record["value"])
-
-
-def transfer(ctl: Ctl, ev: int = 0, cc: int = 0) -> Transfer:
-    return Transfer(ctl, *ctl.connect(TO, ev, cc))
 
 
 # --- device and ports
@@ -402,7 +344,7 @@ def test_wrong_requests_are_refused(ctl: Ctl) -> None:
 def test_others_call_while_a_batch_waits(ctl: Ctl) -> None:
     evs = ctl.evs(TO)  # and nobody is there
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(ctl.probe(evs, TO, 1500)[0]))
+    waiting = threading.Thread(target=lambda: found.append(ctl.probe(evs, TO, 500)[0]))
     waiting.start()
     while waiting.is_alive():
         assert port(ctl, 1) == (1, 0)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openmrc.capi.control import formats, profiles
 from openmrc.capi.control.formats import UNPOPULATED, Ev, Field
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
 from openmrc.capi.control.profiles import (
     AUTO,
-    DENIED,
     EXPLICIT,
     GENERATED,
-    GOOD,
     STEV,
     CcProfile,
     EvProfile,
@@ -28,7 +28,7 @@ from openmrc.capi.places import Refused
 
 INIT, OFFLINE, ONLINE = State
 LIMITS = profiles.Limits(ports=2, evs=16, format_modes=STEV, ev_modes=AUTO | EXPLICIT | GENERATED)
-BOTH = GOOD | profiles.ASSUMED_BAD
+BOTH = GOOD | ASSUMED_BAD
 
 
 @contextmanager
@@ -243,3 +243,50 @@ def test_an_algorithm_needs_its_configuration_and_none_needs_nothing(device: Dev
         device.all.modify_cc(one, ONLINE, {"algorithm": None})
     device.all.modify_cc(one, ONLINE, {"config": {"eta": 2.0}})
     assert one.config == {"eta": 2.0}
+
+
+def test_random_paths_are_remembered_while_something_is_said_of_them(device: Device) -> None:
+    own, most = device.all.ev[0], profiles.EVS_MAX
+    for number in (1, 2, 3):
+        device.all.know(own, ev(number, 1))
+    assert own.evs == [ev(3, 1)]  # of the others there was nothing to remember
+    own.rows["state"] = DENIED
+    device.all.know(own, ev(4, 2))
+    device.all.know(own, ev(4, 2))
+    assert (own.evs, own.denied) == ([ev(3, 1), ev(4, 2)], {ev(3, 1)})
+    for port in (0, 3):
+        with refused(errno.ENOENT):
+            device.all.know(own, ev(5, port))
+    own.rows = np.repeat(own.rows[:1], most)  # all of them DENIED
+    with refused(errno.E2BIG):
+        device.all.know(own, ev(5, 1))
+    assert len(own.rows) == most
+
+
+def test_compiled_code_finds_a_profile_but_while_it_changes(device: Device) -> None:
+    device.form()
+    one, table = device.populated(number=1 << 63 | 9), device.all.table
+
+    def found() -> dict[int, int]:
+        return {int(row.number): int(row.n) for row in table if row.rows}
+
+    number = profiles.signed_id(one.number)
+    assert (number < 0, found()) == (True, {})  # `changing` has not been used yet
+    with device.all.changing(one):
+        pass
+    assert found() == {number: 4}
+    with device.all.changing(one):
+        assert found() == {}
+    assert found() == {number: 4}
+    other = device.populated(number=2, count=2)
+    with device.all.changing(other):
+        pass
+    assert found() == {number: 4, 2: 2}
+    with device.all.changing(one):
+        for state in (OFFLINE, INIT):
+            device.all.modify_ev(one, state, {})
+    assert found() == {2: 2}
+    third = device.populated(number=3)
+    with device.all.changing(third):
+        pass
+    assert (third.place, found()) == (one.place, {2: 2, 3: 4})  # its place is free again

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from openmrc.engine import ev, place
-from openmrc.fabric.model import BoolArray, IntArray
+from openmrc.fabric.model import BoolArray
 from openmrc.jit import interpreted
+from openmrc.live.endpoint import control, loop, state
 from openmrc.units import MS
 from tests.live.endpoint.stage import HIDDEN, KNOWN, Stage
 from tests.live.two import End, connected
@@ -96,29 +98,46 @@ def first_ev(a: End) -> tuple[tuple[int, int], int]:
     return (int(one.value), int(one.plane)), int(one.state)
 
 
-def test_a_controllers_word_waits_for_the_round_that_runs() -> None:
+def test_an_ev_is_denied_as_long_as_anybody_denies_it() -> None:
     with connected() as (a, _):
-        host, (key, state) = a.device._host, first_ev(a)
-        host._enter.call()
-        assert host._declare.call(a.qp.index, *key, ev.DENIED, False) == 0
-        assert first_ev(a) == (key, state)
-        host._leave.call()
-        host.declare(a.qp.index, {key: ev.DENIED})
-        assert first_ev(a) == (key, ev.DENIED)
+        host, i, (key, _) = a.device._host, a.qp.index, first_ev(a)
+        own = control.among(host.st, i, [key])
+
+        def say(to: int) -> int:
+            host.between(lambda: loop.declare(host.ep, host.st, host.ways, i, *key, to))
+            return first_ev(a)[1]
+
+        def listed(denied: BoolArray) -> int:
+            host.between(lambda: host._deny(i, state.LISTED, denied))
+            return first_ev(a)[1]
+
+        assert say(ev.DENIED) == ev.DENIED
+        assert listed(own) == ev.DENIED
+        assert say(ev.GOOD) == ev.DENIED
+        assert say(ev.ASSUMED_BAD) == ev.DENIED
+        assert listed(~own & False) == ev.GOOD
+        assert listed(own) == ev.DENIED
+        assert say(ev.DENIED) == ev.DENIED
+        assert listed(~own & False) == ev.DENIED
+        assert say(ev.GOOD) == ev.GOOD
 
 
-def test_a_denylist_that_comes_meanwhile_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_in_place_of_a_denied_one_is_judged_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the controller's word on it, and by the denylist."""
     with connected() as (a, _):
-        host, (key, _), asked = a.device._host, first_ev(a), list[int]()
-        monkeypatch.setattr(host, "_denied", np.zeros(1, np.int64))
-
-        def listed(remote: int, evs: IntArray) -> BoolArray:
-            asked.append(remote)
-            if len(asked) == 1:
-                host._denied = np.ones(1, np.int64)
-            return np.full(len(evs), len(asked) > 1)
-
-        monkeypatch.setattr(host, "_denied_evs", listed)
-        host.declare(a.qp.index, {key: ev.GOOD})
-        assert first_ev(a) == (key, ev.DENIED)
-        assert len(asked) == 2
+        host, i = a.device._host, a.qp.index
+        evs = host.st.ev[place.evs(host.st.qp[i])]
+        old = [tuple(evs.value[evs.plane == k].tolist()) for k in range(host.fabric.n_planes)]
+        new = [tuple(value + 1000 for value in own) for own in old]
+        for paths, listed, expected in (
+            (control.Paths(tuple(old), frozenset({(old[0][0], 0)})), False, 1),
+            (control.Paths(tuple(new)), False, 0),
+            (control.Paths(tuple(new), frozenset({(new[0][0], 0), (new[1][0], 1)})), False, 2),
+            (control.Paths(tuple(old)), True, len(evs)),
+        ):
+            monkeypatch.setattr(host, "_denied", np.zeros(int(listed), np.int64))
+            monkeypatch.setattr(host, "_denied_evs", lambda _, own: np.ones(len(own), np.bool_))
+            host.between(partial(host.follow, i, paths))
+            assert (evs.state == ev.DENIED).sum() == expected

@@ -3,6 +3,7 @@ EVs, and probes, for the device in the process of the caller.
 
     layouts      structures and numbers, as data
     formats      what an EV of a profile is in a packet
+    states       the states of EVs, which compiled code changes
     profiles     format, EV and CC profiles: their states, and what each accepts
     queues       queues of EV events
     probing      endpoint requests, in batches

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-from openmrc.capi.control import layouts, profiles
+import numpy as np
+
+from openmrc.capi.control import layouts, profiles, states
 from openmrc.capi.control.formats import FIELDS_MAX
-from openmrc.capi.control.layouts import NSCC_NAME
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD, NSCC_NAME
 from openmrc.capi.control.live import Live
 from openmrc.capi.control.probing import Prober
 from openmrc.capi.control.profiles import (
     AUTO,
-    DENIED,
-    GOOD,
     CcProfile,
     EvProfile,
     FormatProfile,
     Profile,
     State,
 )
+from openmrc.capi.control.states import CAP_NET_ADMIN
 from openmrc.capi.control.structures import (
     MASK,
     MODIFY_FIELDS,
@@ -41,26 +41,22 @@ from openmrc.capi.control.structures import (
     show_evs,
     show_fields,
     show_widths,
-    state_of,
 )
 from openmrc.capi.devices import Nic, text
 from openmrc.capi.objects import Library
 from openmrc.capi.places import Block, Refused, at
+from openmrc.live import syscalls
 from openmrc.verbs import QueuePair
 
-CAP_NET_ADMIN = 12
-OWN = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of capget(2), of the calling thread
 ID_MASK = (1 << 64) - 1
 VENDOR = 1 << 31
 REPLACE, MODIFY_STATE, QUERY_STATE, QUERY_ARRAY = range(4)
-_LIBC = ctypes.PyDLL(None)
-SETTABLE = {GOOD, profiles.ASSUMED_BAD, DENIED}
+SETTABLE = {GOOD, ASSUMED_BAD, DENIED}
 
 
 def is_privileged() -> bool:
     """Whether the calling thread has CAP_NET_ADMIN."""
-    found = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; then those above 31
-    return _LIBC.capget(OWN, found) == 0 and bool(found[0] >> CAP_NET_ADMIN & 1)
+    return bool(syscalls.has_capability(CAP_NET_ADMIN, np.zeros(8, np.int32)))
 
 
 class Configuring:
@@ -75,7 +71,7 @@ class Configuring:
     def live(self, nic: Nic) -> Live:
         """The profiles of an open device."""
         if nic.control is None:
-            nic.control = Live(nic.device, self._users)
+            nic.control = Live(nic.device, self._users, nic.calls)
             nic.prober = Prober(nic.host)
         live: Live = nic.control
         return live
@@ -175,7 +171,8 @@ class Configuring:
             elif int(op["op"]) != QUERY_FIELDS:
                 raise Refused(errno.EINVAL, f"operation {int(op['op'])}")
         if not mask & E["EV_OP"] or to != one.state or changes:
-            live.profiles.modify_ev(one, to, changes)
+            with live.profiles.changing(one):
+                live.profiles.modify_ev(one, to, changes)
             if one.state == State.ONLINE and changes.keys() - {"event_mask"}:
                 live.follow(one)
         if mask & E["EV_OP"]:
@@ -200,7 +197,7 @@ class Configuring:
         for name, bit, value in (
             ("ev_mode", "MODE", one.mode),
             ("ev_fmt_profile_id", "FMT_ID", one.format),
-            ("ev_count", "COUNT", one.count or len(live.seen(one))),
+            ("ev_count", "COUNT", one.count or len(live.states(one))),
             ("ev_min_active", "MIN_ACTIVE", one.min_active),
             ("ev_event_mask", "EVENT_MASK", one.event_mask),
         ):
@@ -218,28 +215,38 @@ class Configuring:
             return
         if not REPLACE <= kind <= QUERY_STATE:
             raise Refused(errno.EINVAL, f"operation {kind}")
-        n = count_of(op["entry_count"], profiles.OP_ENTRIES_MAX)
-        rows = array_at(int(op["entries"]), layouts.ENTRY, n)
-        seen = live.seen(one) if kind == QUERY_STATE else {}
-        try:
+        n, at = count_of(op["entry_count"], states.ENTRIES_MAX), int(op["entries"])
+        rows = array_at(at, layouts.ENTRY, n)
+        if kind == QUERY_STATE:
+            known = live.states(one)
             for row in rows:
-                old = ev_of(row["ev"])
-                if kind == QUERY_STATE:
-                    row["state"] = state_of(live, one, old, seen)
-                    continue
-                if int(row["flags"]) & ~1 or int(row["state"]) not in SETTABLE:
-                    raise Refused(errno.EINVAL, f"state {int(row['state'])}")
-                if kind == MODIFY_STATE:
-                    live.profiles.has(one, old)
-                    live.declare(one, old, int(row["state"]))
-                    continue
-                new, every = ev_of(row["ev_new"]), bool(int(row["flags"]) & 1)
-                if one.mode != AUTO:
-                    live.check(one, new)
-                live.profiles.replace(one, old, new, int(row["state"]), every)
+                if (ev := ev_of(row["ev"])) not in known:
+                    raise Refused(errno.ENOENT, f"{one}: no EV {ev.value.hex()} of port {ev.port}")
+                row["state"] = known[ev]
+        elif kind == MODIFY_STATE:
+            for i, row in enumerate(rows):
+                _check_wanted(row)
+                live.declare(one, ev_of(row["ev"]), at + i * states.ENTRY_BYTES)
+        else:
+            self._replace(live, one, rows)
+
+    def _replace(self, live: Live, one: EvProfile, rows: Any) -> None:
+        bad = rows[:0].copy()
+        try:
+            with live.profiles.changing(one):
+                for i, row in enumerate(rows):
+                    _check_wanted(row)
+                    new, every = ev_of(row["ev_new"]), bool(int(row["flags"]) & 1)
+                    if one.mode != AUTO:
+                        live.check(one, new)
+                    live.profiles.replace(one, ev_of(row["ev"]), new, int(row["state"]), every)
+                    bad = rows[: i + 1][rows["state"][: i + 1] == ASSUMED_BAD]
         finally:
-            if kind == REPLACE and one.state == State.ONLINE:
+            if one.state == State.ONLINE:
                 live.follow(one)
+                bad["ev"] = bad["ev_new"]
+                for i in range(len(bad)):
+                    live.declare(one, ev_of(bad[i]["ev"]), bad.ctypes.data + i * states.ENTRY_BYTES)
 
     # --- congestion control
 
@@ -276,3 +283,9 @@ class Configuring:
                 kept.record[name] = value
             a["cc_config"] = kept.address if config else 0
         return 0
+
+
+def _check_wanted(row: Any) -> None:
+    """EINVAL for an entry that asks for no state, or has unknown flags."""
+    if int(row["flags"]) & ~1 or int(row["state"]) not in SETTABLE:
+        raise Refused(errno.EINVAL, f"state {int(row['state'])}, flags {int(row['flags'])}")

@@ -6,13 +6,14 @@ without. A call that blocks (`mrc_ctl_ep_batch_send_wait`) lets others pass whil
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import threading
 from typing import Any
 
 from openmrc.capi import layouts as mrc_layouts
-from openmrc.capi.control import layouts, profiles
+from openmrc.capi.control import layouts, profiles, states
 from openmrc.capi.control.configuring import Configuring
 from openmrc.capi.control.layouts import NSCC_NAME, NUMBERS
 from openmrc.capi.control.live import Live
@@ -21,8 +22,10 @@ from openmrc.capi.control.profiles import State
 from openmrc.capi.control.queues import EventQueue
 from openmrc.capi.control.structures import MASK, array_at, ev_of, write_ev
 from openmrc.capi.devices import GIDS, Nic, text
+from openmrc.capi.hot import PROFILES_MAX
 from openmrc.capi.objects import IS_CQ, Channel, Cq, Library
 from openmrc.capi.places import Refused, at, put
+from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.control import Paths, Question
 from openmrc.verbs import AsyncEvent
 
@@ -51,7 +54,8 @@ class Controller(Configuring):
         """A path of a queue pair was set aside, or is back."""
         number = self._library.profile_of(event.qp_num)
         live = self.live(nic)
-        live.hear(event, None if number is None else live.profiles.ev.get(number))
+        with contextlib.suppress(Refused, OpenMrcError):  # no room for its EV; the loop has ended
+            live.hear(event, None if number is None else live.profiles.ev.get(number))
 
     def check_profiles(self, nic: Nic, ev: int, cc: int) -> None:
         """EINVAL unless both profiles are ONLINE."""
@@ -68,7 +72,8 @@ class Controller(Configuring):
     def forget(self, nic: Nic, qp_num: int) -> None:
         """A queue pair is destroyed."""
         if nic.control is not None:
-            nic.control.forget(qp_num)
+            with contextlib.suppress(OpenMrcError):  # the loop has ended
+                nic.control.forget(qp_num)
 
     # --- device and ports
 
@@ -89,16 +94,16 @@ class Controller(Configuring):
         a[...] = 0
         a["mrc_ctl_protocol_version"] = NUMBERS["MRC_CTL_PROTOCOL_VERSION_1"]
         for name, value in {
-            "ev_max_fmt_profiles": profiles.PROFILES_MAX,
-            "ev_max_profiles": profiles.PROFILES_MAX,
+            "ev_max_fmt_profiles": PROFILES_MAX,
+            "ev_max_profiles": PROFILES_MAX,
             "ev_max_count": profiles.EVS_MAX,
             "ev_free_count": live.profiles.evs_left,
             "ev_max_count_profile": limits.evs,
             "ev_count_align": limits.ports,
-            "ev_max_width": live.wire_bits,
+            "ev_max_width": live.profiles.wire_bits,
             "ev_fmt_mode_mask": limits.format_modes,
             "ev_mode_mask": limits.ev_modes,
-            "ev_op_max_entries": profiles.OP_ENTRIES_MAX,
+            "ev_op_max_entries": states.ENTRIES_MAX,
         }.items():
             a["ev"][name] = value
         a["cc"]["cc_max_profiles"] = profiles.CC_PROFILES_MAX

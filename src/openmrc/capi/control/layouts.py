@@ -52,6 +52,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "mrc_ctl_ep_op_type": numbered("MRC_CTL_EP_OP_", "EV_PROBE PORT_STATUS_UPDATE"),
 }
 NUMBERS = {name: value for values in ENUMS.values() for name, value in values.items()}
+GOOD, ASSUMED_BAD, DENIED, UNKNOWN = ENUMS["mrc_ctl_ev_state"].values()
 
 DEVICE_ATTR = Struct(
     "mrc_ctl_device_attr",

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from openmrc.capi.control import formats, profiles
-from openmrc.capi.control.formats import Ev
+import numpy as np
+
+from openmrc.capi.control import formats, profiles, states
+from openmrc.capi.control.formats import UNPOPULATED, Ev
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD
 from openmrc.capi.control.profiles import (
-    ASSUMED_BAD,
     AUTO,
-    DENIED,
-    GOOD,
     CcProfile,
     EvProfile,
     Profile,
     Profiles,
+    signed_id,
 )
 from openmrc.capi.control.queues import EventQueue
+from openmrc.capi.hot import Calls
 from openmrc.capi.places import Refused
 from openmrc.engine import ev, setup
+from openmrc.jit.bound import Bound
 from openmrc.live.endpoint import control, state
 from openmrc.units import NS
 from openmrc.verbs import AsyncEvent, EventKind, QpState, QueuePair
 from openmrc.verbs.device import Device
 
-STATES = {GOOD: ev.GOOD, ASSUMED_BAD: ev.ASSUMED_BAD, DENIED: ev.DENIED}
 BAD_NAME = ev.EV_STATES[ev.ASSUMED_BAD]
 PERCENT = 100
 
@@ -35,7 +37,7 @@ Users = Callable[[Profile], Iterable[QueuePair]]
 class Live:
     """The profiles of an open device. `users` are the queue pairs that obey one of them."""
 
-    def __init__(self, device: Device, users: Users) -> None:
+    def __init__(self, device: Device, users: Users, calls: Calls) -> None:
         self._device, self._host, self._users = device, device._host, users
         n = device.n_planes
         self._per_qp = n * self._host._evs
@@ -46,25 +48,21 @@ class Live:
             format_modes=profiles.UDP if is_ip else profiles.STEV,
             ev_modes=AUTO | profiles.EXPLICIT | (0 if is_ip else profiles.GENERATED),
         )
-        self.profiles = Profiles(limits, lambda one: sum(1 for _ in users(one)))
+        self.profiles = Profiles(
+            limits, lambda one: sum(1 for _ in users(one)), calls.profile, self._host.between
+        )
+        parts = (self._host.ep, self._host.st, self._host.ways, calls)
+        self._change = Bound(states.change, parts, 3, keeps_gil=True)
         self.profiles.ev[0].min_active = self._per_qp * setup.KEEP_PERCENT // PERCENT
         self.queues: list[EventQueue] = []
-        self._bad: dict[tuple[int, Ev], set[int]] = {}  # queue pairs that hold an EV to be bad
         self._lost = 0  # events of the device that had no room, as last read
         self._slots: dict[int, int] = {}  # records of NSCC, by CC profile
-
-    @property
-    def wire_bits(self) -> int:
-        """The width of an EV in a packet of this device."""
-        return profiles.WIRE_BITS[self.profiles.limits.format_modes]
 
     # --- paths
 
     def key(self, one: EvProfile, ev: Ev) -> control.EvKey:
         """An EV of a profile as the device has it: its value in a packet, and its plane."""
-        if one.mode != AUTO:
-            return self.profiles.wire(one, ev), ev.port - 1
-        return formats.expanded(ev, [self.wire_bits], (), self.wire_bits), ev.port - 1
+        return self.profiles.wire(one, ev), ev.port - 1
 
     def check(self, one: EvProfile, ev: Ev) -> None:
         """EINVAL for an EV that the device cannot send on: on an ordinary network it is the number
@@ -76,26 +74,19 @@ class Live:
 
     def paths(self, one: EvProfile) -> control.Paths:
         """The paths of a new queue pair."""
-        by_plane: list[list[int]] = [[] for _ in range(self._device.n_planes)]
-        for each in one.evs:
-            value, plane = self.key(one, each)
-            by_plane[plane].append(value)
+        rows = one.rows
+        by_plane = [rows["wire"][rows["port"] == k + 1] for k in range(self._device.n_planes)]
         total = one.count or self._per_qp
         keep = -(-PERCENT * min(one.min_active, total) // total)
-        evs = tuple(map(tuple, by_plane)) if one.evs else ()
-        return control.Paths(evs, frozenset(self.key(one, each) for each in one.denied), keep)
+        evs = () if one.mode == AUTO else tuple(tuple(own.tolist()) for own in by_plane)
+        denied = rows[rows["state"] == DENIED]
+        keys = zip(denied["wire"].tolist(), (denied["port"] - 1).tolist(), strict=True)
+        return control.Paths(evs, frozenset(keys), keep)
 
     def follow(self, one: EvProfile) -> None:
         """Queue pairs of a profile take its EVs, and what is denied of them."""
-        host, paths = self._host, self.paths(one)
-
-        def place(i: int) -> None:
-            if paths.evs:
-                control.replace(host.ep, host.st, i, paths.evs)
-            setup.keep_in_service(host.st, i, paths.keep_percent)
-            host.declare(i, dict.fromkeys(paths.denied, ev.DENIED), holds=True)
-
-        self._for_users(one, place)
+        paths = self.paths(one)
+        self._for_users(one, lambda i: self._host.follow(i, paths))
 
     def _for_users(self, one: Profile, change: Callable[[int], None]) -> None:
         """Change the queue pairs of a profile, all between the same two rounds of the loop, those
@@ -112,33 +103,34 @@ class Live:
             # On this thread: a change of threads takes ten times as long as what is done.
             self._host.between(do)
 
-    def declare(self, one: EvProfile, each: Ev, to: int) -> None:
-        """An EV of a profile is in this state, for all of its queue pairs, and for later ones."""
-        key = self.key(one, each)
-        (one.denied.add if to == DENIED else one.denied.discard)(each)
-        if to != ASSUMED_BAD:
-            self._bad.pop((one.number, each), None)
-        for pair in self._users(one):
-            if pair.state == QpState.RTS:
-                self._host.declare(pair.index, {key: STATES[to]})
+    def declare(self, one: EvProfile, each: Ev, entry: int) -> None:
+        """Do what an entry at an address asks for an EV, in all queue pairs of a profile."""
+        self.profiles.know(one, each)
+        number = signed_id(one.number)
+        self._host.repeat(lambda: self._change.call(number, entry, 1) != states.BUSY)
 
-    def seen(self, one: EvProfile) -> dict[Ev, int]:
-        """The EVs that queue pairs of a profile have, and what they hold them to be: ASSUMED_BAD if
-        any does.
+    def states(self, one: EvProfile) -> dict[Ev, int]:
+        """The EVs of a profile, in mode AUTO those that queue pairs have or are DENIED, and their
+        states: ASSUMED_BAD if any queue pair holds one so.
         """
-        names = {self.key(one, each): each for each in one.evs}
-        found: dict[Ev, int] = {}
+        names = {self.key(one, ev): ev for ev in one.evs if ev != UNPOPULATED}
+        found = {} if one.mode == AUTO else {ev: GOOD for ev in one.evs if ev != UNPOPULATED}
+        for key, is_bad in self._held(one):
+            each = names.get(key) or self.ev_of(key)
+            if found.get(each) != ASSUMED_BAD:
+                found[each] = ASSUMED_BAD if is_bad else GOOD
+        return found | dict.fromkeys(one.denied, DENIED)
+
+    def _held(self, one: EvProfile, but: int = 0) -> Iterator[tuple[control.EvKey, bool]]:
+        """The EVs of all queue pairs of a profile `but` one, and whether each is held to be bad."""
         for pair in self._users(one):
-            for path in pair.evs():
-                key = (path["ev"], path["plane"])
-                each = names.get(key) or self.ev_of(key)
-                if found.get(each) != ASSUMED_BAD:
-                    found[each] = ASSUMED_BAD if path["state"] == BAD_NAME else GOOD
-        return {each: DENIED if each in one.denied else to for each, to in found.items()}
+            if pair.qp_num != but:
+                for path in pair.evs():
+                    yield (path["ev"], path["plane"]), path["state"] == BAD_NAME
 
     def ev_of(self, key: control.EvKey) -> Ev:
         """An EV of the device, for a profile without a form of its own."""
-        return formats.packed(key[0], self.wire_bits, key[1] + 1)
+        return formats.packed(key[0], self.profiles.wire_bits, key[1] + 1)
 
     # --- events
 
@@ -153,24 +145,30 @@ class Live:
         if one is None:
             return
         key = (event.ev, event.plane)
-        names = {self.key(one, each): each for each in one.evs}
-        each = names.get(key) or self.ev_of(key)
-        holders = self._bad.setdefault((one.number, each), set())
-        was_bad = bool(holders)
-        (holders.add if event.kind == EventKind.PATH_BAD else holders.discard)(event.qp_num)
-        if not holders:
-            del self._bad[one.number, each]
-        now = ASSUMED_BAD if holders else GOOD
-        if bool(holders) != was_bad and one.event_mask & now and each not in one.denied:
+        if one.mode == AUTO:
+            self.profiles.know(one, self.ev_of(key))
+        self._tell(one, key, event.kind == EventKind.PATH_BAD, event.qp_num)
+
+    def _tell(self, one: EvProfile, key: control.EvKey, is_bad: bool, qp_num: int) -> None:
+        """What a queue pair holds an EV to be: a change for the profile is an event."""
+        same = np.flatnonzero((one.rows["wire"] == key[0]) & (one.rows["port"] == key[1] + 1))
+        is_bad = is_bad or (key, True) in self._held(one, but=qp_num)
+        now, old = ASSUMED_BAD if is_bad else GOOD, GOOD if is_bad else ASSUMED_BAD
+
+        def enter() -> bool:  # a controller may deny it at the same time
+            changed = [i for i in same.tolist() if one.rows["state"][i] == old]
+            one.rows["state"][changed] = now
+            return bool(changed)
+
+        if self._host.between(enter) and one.event_mask & now:
             for queue in self.queues:
-                queue.put(one.number, each, now)
+                queue.put(one.number, one.evs[same[0]], now)
 
     def forget(self, qp_num: int) -> None:
-        """A queue pair is gone: what it held to be bad is nobody's opinion."""
-        for key, holders in list(self._bad.items()):
-            holders.discard(qp_num)
-            if not holders:
-                del self._bad[key]
+        """A queue pair is gone, and with it what it held to be bad."""
+        for one in self.profiles.ev.values():
+            for row in one.rows[one.rows["state"] == ASSUMED_BAD]:
+                self._tell(one, (int(row["wire"]), int(row["port"]) - 1), False, qp_num)
 
     # --- congestion control
 

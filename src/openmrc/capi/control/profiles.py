@@ -12,20 +12,24 @@ fails. Profile 0 of EVs and of congestion control is the device's own: it is ONL
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from openmrc.capi.control import formats
 from openmrc.capi.control.formats import UNPOPULATED, Ev, Field
-from openmrc.capi.control.layouts import NUMBERS
+from openmrc.capi.control.layouts import ASSUMED_BAD, DENIED, GOOD, NUMBERS
+from openmrc.capi.control.states import ROW
+from openmrc.capi.hot import CALL_PROFILE, PROFILES_MAX
 from openmrc.capi.places import Refused
+from openmrc.jit import records
 
-PROFILES_MAX = 256  # of formats, and of EVs
 CC_PROFILES_MAX = 63  # records of the engine, but for that of derived values
 EVS_MAX = 1 << 16  # of all profiles
-OP_ENTRIES_MAX = 4096
 
 
 class State(IntEnum):
@@ -34,10 +38,6 @@ class State(IntEnum):
     INIT, OFFLINE, ONLINE = range(3)
 
 
-GOOD, ASSUMED_BAD, DENIED = (
-    NUMBERS[f"MRC_CTL_EV_{name}"] for name in ("GOOD", "ASSUMED_BAD", "DENIED")
-)
-UNKNOWN = NUMBERS["MRC_CTL_EV_UNKNOWN"]
 AUTO, EXPLICIT, GENERATED = (NUMBERS[f"MRC_CTL_EV_MODE_{name}"] for name in ("AUTO", "EXP", "GEN"))
 STEV, SRV6, UDP = (NUMBERS[f"MRC_CTL_EV_FMT_MODE_{name}"] for name in ("STEV", "SRV6", "UDP"))
 WIRE_BITS = {STEV: 32, UDP: 16}  # of an EV in a packet
@@ -114,7 +114,9 @@ class FormatProfile(Profile):
 
 @dataclass
 class EvProfile(Profile):
-    """EVs, and what is wanted of them. In mode AUTO it has no `evs`: queue pairs draw their own."""
+    """EVs, and what is wanted of them. In mode AUTO queue pairs draw their own, and those are here
+    of which a controller or a queue pair has said something.
+    """
 
     mode: int = 0
     format: int = 0
@@ -122,9 +124,23 @@ class EvProfile(Profile):
     min_active: int = 0
     event_mask: int = 0
     fields: tuple[Field, ...] = ()
-    evs: list[Ev] = field(default_factory=list)
-    denied: set[Ev] = field(default_factory=set)
+    rows: Any = field(default_factory=lambda: np.zeros(0, ROW))
+    place: int = -1  # in the table of profiles
     kind = "EV"
+
+    @property
+    def evs(self) -> list[Ev]:
+        """Its EVs, in order."""
+        return list(map(Ev, self.rows["value"].tolist(), self.rows["port"].tolist()))
+
+    @property
+    def denied(self) -> set[Ev]:
+        """Those that are DENIED."""
+        return {ev for ev, to in zip(self.evs, self.rows["state"], strict=True) if to == DENIED}
+
+    def where(self, ev: Ev) -> Any:
+        """Which rows are this EV."""
+        return (self.rows["value"] == np.void(ev.value)) & (self.rows["port"] == ev.port)
 
 
 @dataclass
@@ -149,10 +165,15 @@ class Limits(NamedTuple):
 
 @dataclass
 class Profiles:
-    """All profiles of a device. `bound` counts the queue pairs of an EV or CC profile."""
+    """All profiles of a device. `bound` counts the queue pairs of an EV or CC profile. What
+    compiled code may change is in the `table`, which is written with the loop's lock: `pause` calls
+    a function with it.
+    """
 
     limits: Limits
     bound: Callable[[Profile], int]
+    table: Any = field(default_factory=lambda: records(PROFILES_MAX, CALL_PROFILE))
+    pause: Callable[[Callable[[], None]], None] = lambda change: change()
     format: dict[int, FormatProfile] = field(default_factory=dict)
     ev: dict[int, EvProfile] = field(default_factory=dict)
     cc: dict[int, CcProfile] = field(default_factory=dict)
@@ -161,6 +182,11 @@ class Profiles:
         given = {"mode", "min_active", "event_mask"}
         self.ev[0] = EvProfile(0, State.ONLINE, given, mode=AUTO)
         self.cc[0] = CcProfile(0, State.ONLINE, {"algorithm", "config"})
+
+    @property
+    def wire_bits(self) -> int:
+        """The width of an EV in a packet of this device."""
+        return WIRE_BITS[self.limits.format_modes]
 
     @property
     def evs_left(self) -> int:
@@ -221,15 +247,13 @@ class Profiles:
         if to != one.state:
             self._step(self.ev, one, to, PROFILES_MAX)
         kept = one.evs
-        vars(one).update({**vars(draft), "denied": one.denied})
+        vars(one).update({**vars(draft), "rows": one.rows, "place": one.place})
         if one.mode == EXPLICIT:
-            one.evs = (kept + [UNPOPULATED] * one.count)[: one.count]
+            kept = (kept + [UNPOPULATED] * one.count)[: one.count]
         elif one.mode == GENERATED and (not kept or changes.keys() & {"fields", "count", "format"}):
-            one.evs = self.drawn(one)
-        else:
-            one.evs = kept
-        if one.mode != AUTO:
-            one.denied &= set(one.evs)
+            kept = self.drawn(one)
+        if to != State.INIT:
+            self.hold(one, kept)
 
     def _check_ev_step(self, one: EvProfile, to: State, changes: Changes) -> None:
         if one.number == 0:
@@ -279,9 +303,11 @@ class Profiles:
 
     def wire(self, one: EvProfile, ev: Ev) -> int:
         """What an EV is in a packet; EINVAL if it is none of this profile's form."""
-        form = self.format[one.format]
         if not 1 <= ev.port <= self.limits.ports:
             raise Refused(errno.EINVAL, f"port {ev.port}: 1 to {self.limits.ports} are there")
+        if one.mode == AUTO:
+            return formats.expanded(ev, [self.wire_bits], (), self.wire_bits)
+        form = self.format[one.format]
         return formats.expanded(ev, form.widths, one.fields, WIRE_BITS[form.mode])
 
     def replace(self, one: EvProfile, old: Ev, new: Ev, to: int, every: bool) -> None:
@@ -291,22 +317,53 @@ class Profiles:
         self.wire(one, new)
         if new.port != old.port and self.bound(one):
             raise Refused(errno.EINVAL, f"{one}: an EV in use stays on port {old.port}")
-        places = [i for i, ev in enumerate(one.evs) if ev == old]
-        if not places:
+        places = np.flatnonzero(one.where(old))
+        if not len(places):
             raise Refused(errno.ENOENT, f"{one}: no EV {old.value.hex()} of port {old.port}")
-        for i in places if every else places[:1]:
-            one.evs[i] = new
-        if old not in one.evs:
-            one.denied.discard(old)
-        (one.denied.add if to == DENIED else one.denied.discard)(new)
+        one.rows[places if every else places[:1]] = self._row(one, new)
+        one.rows["state"][one.where(new)] = DENIED if to == DENIED else GOOD
 
-    def has(self, one: EvProfile, ev: Ev) -> None:
-        """ENOENT unless the profile has this EV; one in mode AUTO may have any."""
-        if one.mode == AUTO:
-            if not 1 <= ev.port <= self.limits.ports:
-                raise Refused(errno.ENOENT, f"{one}: port {ev.port}")
-        elif ev not in one.evs or ev == UNPOPULATED:
+    def hold(self, one: EvProfile, evs: Sequence[Ev]) -> None:
+        """A profile has these EVs; what is known of their states stays."""
+        states = dict(zip(one.evs, one.rows["state"].tolist(), strict=True))
+        rows = [self._row(one, ev, states.get(ev, GOOD)) for ev in evs]
+        one.rows = np.array(rows, ROW)
+
+    def know(self, one: EvProfile, ev: Ev) -> None:
+        """ENOENT unless the profile has this EV. One in mode AUTO may have any, and forgets others
+        of which nothing is to be remembered.
+        """
+        if ev != UNPOPULATED and one.where(ev).any():
+            return
+        if one.mode != AUTO or not 1 <= ev.port <= self.limits.ports:
             raise Refused(errno.ENOENT, f"{one}: no EV {ev.value.hex()} of port {ev.port}")
+        new = np.array([self._row(one, ev)], ROW)
+        with self.changing(one):
+            said = one.rows[one.rows["state"] != GOOD]
+            if len(said) >= EVS_MAX:
+                raise Refused(errno.E2BIG, f"{one}: {EVS_MAX} EVs are the most")
+            one.rows = np.concatenate((said, new))
+
+    def _row(self, one: EvProfile, ev: Ev, to: int = GOOD) -> tuple[int, int, int, bytes]:
+        return -1 if ev == UNPOPULATED else self.wire(one, ev), to, ev.port, ev.value
+
+    @contextmanager
+    def changing(self, one: EvProfile) -> Iterator[None]:
+        """Within the block compiled code does not find a profile, and its EVs may change."""
+        self.pause(lambda: self._show(one, 0))
+        try:
+            yield
+        finally:
+            self._show(one, len(one.rows) if one.state != State.INIT else 0)
+
+    def _show(self, one: EvProfile, n: int) -> None:
+        if one.place < 0 and n:
+            taken = {each.place for each in self.ev.values()}
+            one.place = next(i for i in range(PROFILES_MAX) if i not in taken)
+        if one.place >= 0:
+            r = self.table[one.place]
+            r.number, r.n = signed_id(one.number), n
+            r.rows = one.rows.ctypes.data if n else 0
 
     # --- congestion control
 
@@ -326,6 +383,11 @@ class Profiles:
         one.algorithm = algorithm
         one.config = changes.get("config", one.config)
         one.given |= changes.keys()
+
+
+def signed_id(number: int) -> int:
+    """The number of a profile as compiled code has it."""
+    return number - (number >> 63 << 64)
 
 
 def counts(evs: Iterable[Ev], ports: int) -> list[int]:

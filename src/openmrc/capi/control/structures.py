@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from openmrc.capi.control import layouts, profiles
-from openmrc.capi.control.formats import FIELDS_MAX, UNPOPULATED, Ev, Field
-from openmrc.capi.control.layouts import EV_BYTES, NSCC_NAME
+from openmrc.capi.control.formats import FIELDS_MAX, Ev, Field
+from openmrc.capi.control.layouts import EV_BYTES, NSCC_NAME, UNKNOWN
 from openmrc.capi.control.live import Live
-from openmrc.capi.control.profiles import AUTO, DENIED, GOOD, UNKNOWN, EvProfile, FormatProfile
+from openmrc.capi.control.profiles import AUTO, EvProfile, FormatProfile
 from openmrc.capi.layouts import Struct
 from openmrc.capi.places import Refused, at
 
@@ -103,24 +103,14 @@ def show_fields(one: EvProfile, op: Any) -> None:
 
 def show_evs(live: Live, one: EvProfile, op: Any) -> None:
     """Write the EVs of a profile, and their states, where a query wants them."""
-    seen = live.seen(one)
-    evs = one.evs if one.mode != AUTO else sorted(set(seen) | one.denied)
+    states = live.states(one)
+    evs = one.evs if one.mode != AUTO else sorted(states)
     _room(op, "entry_count", len(evs))
     if evs:
         rows = array_at(int(op["entries"]), layouts.ENTRY, len(evs))
         for row, ev in zip(rows, evs, strict=True):
             write_ev(row["ev"], ev)
-            row["state"] = UNKNOWN if ev == UNPOPULATED else state_of(live, one, ev, seen)
-
-
-def state_of(live: Live, one: EvProfile, ev: Ev, seen: dict[Ev, int]) -> int:
-    """The state of an EV of a profile; ENOENT if it has none such."""
-    live.profiles.has(one, ev)
-    if ev in one.denied:
-        return DENIED
-    if one.mode == AUTO and ev not in seen:
-        raise Refused(errno.ENOENT, f"{one}: no queue pair has EV {ev.value.hex()}")
-    return seen.get(ev, GOOD)
+            row["state"] = states.get(ev, UNKNOWN)
 
 
 def ev_of(row: Any) -> Ev:

@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from openmrc.engine import account, ev, parameters, place, setup
+from openmrc.engine import account, parameters, place, setup
 from openmrc.engine import state as es
 from openmrc.engine.parameters import MPR_MAX, PMTUS
 from openmrc.engine.setup import pow2_at_least
@@ -160,7 +160,6 @@ class Host:
         self._qpn_free_at = np.zeros(limits.qps)
         self._used = np.zeros(limits.qps, bool)
         self._denied = np.zeros(0, np.int64)  # directed ports that no path may cross
-        self._stated: list[set[control.EvKey]] = [set() for _ in range(limits.qps)]  # denied EVs
         self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
         _HOSTS.add(self)
 
@@ -283,7 +282,7 @@ class Host:
         """Bind the functions that other threads call for every message, and those that the loop's
         thread calls in the middle of traffic: to load one from disk takes it 10 ms.
         """
-        ways = loop.Ways(*self.tx, *self.rx, *self.headend)
+        self.ways = ways = loop.Ways(*self.tx, *self.rx, *self.headend)
         self._posted, self._taken = column(self.ep.ctl, "posted"), column(self.ep.ctl, "taken")
         self._shut = column(self.ep.ctl, "shut")
         posts: Any = self.ep.post.view(np.uint8).view(np.ndarray)
@@ -294,9 +293,8 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
         self._set_port = Bound(loop.set_port, (self.st,), 4)
         self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
-        self._declare = Bound(loop.declare, (self.ep, self.st, ways), 5, keeps_gil=True)
         self._ask = Bound(loop.ask, (self.ep, self.st, ways), 5, keeps_gil=True)
-        loop.deny(self.ep, self.st, 0, np.zeros(0, np.bool_))  # no QP has paths yet
+        self._deny(0, state.LISTED, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
         """Set up a plane of plain UDP: the address in its headers, and the socket of each EV."""
@@ -434,8 +432,14 @@ class Host:
             self._leave.call()
             self._push_posted()
 
+    def repeat(self, attempt: Callable[[], int]) -> None:
+        """Repeat a compiled change that needs the loop's lock until it is done (not 0): as
+        `between`, but for Python the data path would have to wait.
+        """
+        self._until(attempt)
+        self._push_posted()
+
     def _until(self, attempt: Callable[[], int]) -> None:
-        """Repeat what needs the loop's lock until it is done."""
         self.check_own()
         tries = 0
         while not attempt():
@@ -513,7 +517,7 @@ class Host:
         self.ep.qp[i] = np.zeros((), state.LIVE_QP)
         live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
         live.recv0, live.recv_mask = i * self._receives, self._receives - 1
-        for of_ev in (self.ep.ev_state, self.ep.ev_count):
+        for of_ev in (self.ep.ev_state, self.ep.ev_count, self.ep.ev_denied):
             of_ev[place.room_for_evs(self.st, i)] = 0
         low = 1 << self._qpn_bits
         # 0, 1 and 2 are reserved
@@ -557,9 +561,24 @@ class Host:
         peer = setup.add_peer(st, self.nic, remote, i, self.fabric.n_planes)
         setup.identify(st.qp[i], peer_nic=remote, peer_qpn=qpn, peer_psn=psn, peer=peer)
         setup.open_qp(st, i)
-        self._stated[i] = set(paths.denied)
         if len(self._denied) or paths.denied:
-            self._deny(i, self._denied_evs(*self._evs_of(i)))
+            self._deny_all(i, paths)
+
+    def follow(self, i: int, paths: control.Paths) -> None:
+        """With the loop's lock: a QP takes the EVs of a controller, and what it states of them."""
+        if paths.evs:
+            control.replace(self.ep, self.st, i, paths.evs)
+        setup.keep_in_service(self.st, i, paths.keep_percent)
+        self._deny_all(i, paths)
+
+    def _deny_all(self, i: int, paths: control.Paths) -> None:
+        """Deny the EVs of a QP that a controller or the denylist denies."""
+        self._deny(i, state.STATED, control.among(self.st, i, paths.denied))
+        if len(self._denied):
+            self._deny(i, state.LISTED, self._denied_evs(*self._evs_of(i)))
+
+    def _deny(self, i: int, who: int, denied: BoolArray) -> None:
+        loop.deny(self.ep, self.st, i, who, denied)
 
     def _write_paths(self, i: int, remote: int) -> None:
         """Draw random paths, equally many on each plane (MRC 3.1)."""
@@ -658,7 +677,7 @@ class Host:
 
         def place(i: int, born: int, found: BoolArray) -> None:
             if self.ep.qp[i].born == born and self.st.qp[i].state == es.RTS:
-                self._deny(i, found)
+                self._deny(i, state.LISTED, found)
 
         for i, born, remote, evs in self.call(begin):
             self.call(partial(place, i, born, self._denied_evs(remote, evs)))
@@ -668,33 +687,10 @@ class Host:
         q = self.st.qp[i]
         return int(q.peer_nic), self.st.ev.value[place.evs(q)].copy()
 
-    def _deny(self, i: int, listed: BoolArray) -> None:
-        """Deny the EVs of a QP that the denylist names, and those that a controller denied."""
-        loop.deny(self.ep, self.st, i, listed | control.among(self.st, i, self._stated[i]))
-
     def _denied_evs(self, remote: int, evs: IntArray) -> BoolArray:
         if not len(self._denied):
             return np.zeros(len(evs), np.bool_)
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
-
-    def declare(self, i: int, states: Mapping[control.EvKey, int], holds: bool = False) -> None:
-        """A controller states what EVs of a QP are, DENIED, ASSUMED_BAD or GOOD of `engine.ev`.
-        What the denylist denies stays DENIED. The caller `holds` the loop's lock, or only the
-        compiled part of each change takes it: for Python the data path would have to wait.
-        """
-        for key, to in states.items():
-            (self._stated[i].add if to == ev.DENIED else self._stated[i].discard)(key)
-        known = None
-        while known is not self._denied:  # a new denylist may come meanwhile
-            known, listed = self._denied, set[int]()
-            if len(known):
-                remote, evs = self._evs_of(i)
-                listed = set(evs[self._denied_evs(remote, evs)].tolist())
-            for (value, plane), to in states.items():
-                state_ = ev.DENIED if value in listed else to
-                self._until(partial(self._declare.call, i, value, plane, state_, holds))
-        if not holds:
-            self._push_posted()
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.engine import endpoint, place
+from openmrc.engine import endpoint, ev, place
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.state import NEVER, RTS
@@ -35,7 +35,7 @@ from openmrc.jit import compiled, inlined, inner, offset_of
 from openmrc.jit.byref import by_reference
 from openmrc.jit.shared import exchange, give_way
 from openmrc.live import syscalls
-from openmrc.live.endpoint import complete, ip, receive, transmit, udp
+from openmrc.live.endpoint import complete, ip, receive, state, transmit, udp
 from openmrc.live.endpoint.state import (
     ALARM,
     ANSWERED_AT,
@@ -567,32 +567,40 @@ def go(ep, st, ways, what, a, b, c):
     return 0
 
 
+@inlined
+def _is_denied(ep, at, who, denied):
+    """Whether anybody denies an EV, now that one of them does, or does not any more."""
+    others = int(ep.ev_denied[at]) & ~who
+    ep.ev_denied[at] = others | who if denied else others
+    return ep.ev_denied[at] != 0
+
+
 @compiled
-def deny(ep, st, qi, denied):
-    """Deny the EVs of a QP for which `denied`, [EVs], is true; allow the others again."""
+def deny(ep, st, qi, who, denied):
+    """The denylist (LISTED), or a controller (STATED), denies those EVs of a QP for which `denied`,
+    [EVs], is true, and no others.
+    """
     q = st.qp[qi]
     for i in range(q.n_evs):
-        endpoint.deny(st, q, i, denied[i], ep.ctl[0].now)
+        endpoint.deny(st, q, i, _is_denied(ep, place.ev(q, i), who, denied[i]), ep.ctl[0].now)
 
 
 @compiled
-def declare(ep, st, ways, qi, value, plane, to, holds):
-    """A controller states what an EV of a QP is; a QP that does not have it does nothing. A caller
-    that does not hold the lock takes it here, and gets 0 if another thread has it.
+def declare(ep, st, ways, qi, value, plane, to):
+    """A controller states what an EV of a QP is; a QP that does not have it does nothing. What the
+    denylist denies stays DENIED. The caller holds the lock.
     """
-    if not holds and not _taken(ep):
-        return 0
     q, now = st.qp[qi], ep.ctl[0].now
-    for at in range(int(q.n_evs)):
-        e = st.ev[place.ev(q, at)]
+    for own in range(int(q.n_evs)):
+        at = place.ev(q, own)
+        e = st.ev[at]
         if e.value == value and e.plane == plane:
-            endpoint.declare(st, q, at, to, now)
+            denied = _is_denied(ep, at, state.STATED, to == ev.DENIED)
+            endpoint.declare(st, q, own, ev.DENIED if denied else to, now)
     ep.qp[qi].n_bad = -1  # look at all of them
     _settle(ep, st, _tx(ways), Headend(ways.scheme, ways.nic), qi, now)
     complete.wake_readers(ep)
-    if not holds:
-        _let_go(ep)
-    return 1
+    return 0
 
 
 @compiled
@@ -604,6 +612,7 @@ def replace(ep, st, qi, at, values):
     for i in range(at.shape[0]):
         endpoint.replace(st, q, int(at[i]), int(values[i]), ep.ctl[0].now)
         ep.ev_count[place.ev(q, int(at[i]))] = 0
+        ep.ev_denied[place.ev(q, int(at[i]))] = 0
 
 
 @compiled

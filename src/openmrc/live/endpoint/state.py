@@ -50,6 +50,8 @@ RETRY_EXC_ERR, GENERAL_ERR = 12, 21
 # The kind of a work request, as in `ibv_wc_opcode`
 RDMA_WRITE, RECV_RDMA_WITH_IMM = 1, 129
 
+LISTED, STATED = 1, 2  # who denies an EV: the denylist, a controller
+
 # Asynchronous events
 PATH_BAD, PATH_REVIVED, PORT_DOWN, PORT_UP, QP_ERROR = range(5)
 
@@ -191,6 +193,7 @@ class Endpoint(NamedTuple):
     echo: Any  # int64 [ECHOES, 5]: requests that others than the engine ask
     reason: Any  # int64 [planes, N_REASONS]
     ev_count: Any  # int64, one for each EV of the engine: packets sent on it
+    ev_denied: Any  # int8, one for each EV of the engine: who denies it, LISTED and STATED
     source: Any  # int32 [planes, SOURCE_PORTS]: descriptor of an own source port, or -1
     reach: Any  # uint8 [peers x planes, NAME_BYTES]: socket addresses of peers, mode IP
     peer_source: Any  # int32 [peers x planes, SOURCES_MAX]: source ports of peers, 0 none
@@ -235,6 +238,7 @@ def new_endpoint(
         echo=np.zeros((ECHOES, 5), np.int64),
         reason=np.zeros((planes, N_REASONS), np.int64),
         ev_count=np.zeros(evs, np.int64),
+        ev_denied=np.zeros(evs, np.int8),
         source=np.full((planes, SOURCE_PORTS if peers else 1), -1, np.int32),
         reach=np.zeros((max(peers, 1) * planes, NAME_BYTES), np.uint8),
         peer_source=np.zeros((max(peers, 1) * planes, SOURCES_MAX), np.int32),

@@ -4,7 +4,7 @@ engine when a queue pair is opened and measured.
 
 from __future__ import annotations
 
-from openmrc.engine import endpoint, ev, setup
+from openmrc.engine import endpoint, setup
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
 from openmrc.live.endpoint import control, host, loop
@@ -19,7 +19,6 @@ def warm_up() -> None:
     one.call(lambda: one.open_qp(one.new_qp(0, 0), 1, 1, 0, 1, 1))
     one.call(lambda: endpoint.refresh_qp(one.st, one.st.qp[0], 0))
     one.call(lambda: one.ask([control.Question(1, 0)]))
-    one.declare(0, {(one.st.ev[0].value.item(), 0): ev.GOOD})
     one.call(lambda: control.replace(one.ep, one.st, 0, [[0], [0]]))
     one.call(lambda: setup.derived_nscc(one.st, 10**9))
     one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
