@@ -1,5 +1,5 @@
-"""The collectives of B15 and B16 of `mrc paper` without losses, on switches that cut through, beside
-switches that balance: time of one collective, us.
+"""The collectives of B15 and B16 of `mrc paper` without losses, on switches that cut through:
+the time of one, us, also over switches that balance.
 
     .venv/bin/python benchmarks/cut_through.py [--sizes 4 64] [--stored] [--seed 1]
 
@@ -37,7 +37,7 @@ def one_us(kind: collectives.Kind, size_mb: int, column: str, change: dict[str, 
     given = scenario(collectives.file_of(kind, curve)).replace(
         of_size | collectives.of_curve(curve) | {"fault[0].rate": 0.0} | more | change, "this case"
     )
-    (row,) = simulate(given).figures().to_dicts()
+    (row,) = simulate(given).figures.to_dicts()
     return float(row["slowdown_p100"] * row["ideal_us"]) / kind.times.get(size_mb, 1)
 
 

@@ -205,7 +205,7 @@ def _keeps_account(transport: AnyTransport) -> bool:
 
     if not isinstance(transport, TransportSection):
         return False
-    return transport.paths == "mrc" and transport.rules != "peer"
+    return transport.paths == "mrc" and transport.rules != "peer" and transport.routing == "evs"
 
 
 def _of(frame: pl.DataFrame, transport: str) -> pl.DataFrame:

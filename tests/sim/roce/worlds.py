@@ -99,9 +99,7 @@ def tight(faults: Sequence[Fault] = (), **more: Any) -> World:
 
 def outcome(world: World) -> dict[str, Any]:
     """Everything a run leaves behind."""
-    digests = plain.digests(side(world).state)
-    del digests["calls"]  # addresses
-    return plain.outcome(world) | {"roce": digests}
+    return plain.outcome(world) | {"roce": plain.digests(side(world).state)}
 
 
 def main() -> None:
