@@ -48,8 +48,9 @@ def test_a_switch_leaves_its_own_dead_port_at_once() -> None:
     cut = [Fault(AT, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
     fabric = clos(nics=4, planes=1, down=2, up=2)
     c = all_complete(balanced(fabric, stream(0, 3, N * 4096), cut)).counters()
-    # what was in flight to the T1; beyond the other T0, which knows nothing, answers are lost
-    assert c["retransmitted"] - c["duplicates"] <= 2 < c["dropped_fault"]
+    # what was in flight to the T1, 840 ns of packets of 340 ns; beyond the other T0, which knows
+    # nothing, answers are lost
+    assert c["retransmitted"] - c["duplicates"] <= 3 < c["dropped_fault"]
 
 
 @pytest.mark.parametrize("converges", [30 * US, 300 * MS])

@@ -44,6 +44,7 @@ from openmrc.units import PS_BITS
 from openmrc.wire.roce.framing import roce_framing
 
 PACKETS_AT_START = 1 << 14
+SCOUT_ABOVE_BYTES = 1 << 19  # of ports, QPs and messages: with the packets, more than caches hold
 # htsim's lossless input queues: 15 packets of 4150 B, resume at 12, and never full
 PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
 PEER_BUFFER_BYTES = 1 << 40
@@ -251,6 +252,7 @@ def build_net(
         reserve=reserve,
     )
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare
+    net.ctl[0].scouts = net.port.nbytes + net.qp.nbytes + st.message.nbytes > SCOUT_ABOVE_BYTES
     net = _routed(net, parts, transport, derived)
     return taps.open_taps(net, parts.tapped)
 

@@ -14,7 +14,7 @@ from openmrc.sim.net.state import (
     BUDGET,
     OPEN,
 )
-from openmrc.sim.roce import ecmp, faults, flow, nic
+from openmrc.sim.roce import ecmp, faults, flow, nic, scout
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES, CLASS_FRAME
 
@@ -144,6 +144,7 @@ def advance(net, st, ro, until, budget):
         if event == due.FROM_HEAP:
             _from_heap(net, st, ro, at)
             continue
+        scout.look_ahead(net, st, ro)
         if event >= ctl.n_ports:
             _arrive(net, st, ro, event - ctl.n_ports, at)
         elif event >= ctl.n_nic_ports:
