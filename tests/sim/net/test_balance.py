@@ -170,6 +170,29 @@ def test_a_lost_plane_is_left_after_the_failover() -> None:
     assert goodput_gbps(world, 150 * US, 350 * US) == pytest.approx(PAYLOAD_GBPS, abs=0.5)
 
 
+def test_a_lost_plane_costs_what_was_on_it_until_it_is_left() -> None:
+    """So soon that nothing sent again takes it: exactly those packets."""
+    failover = 4 * US
+    world = roce_world(
+        leaf_spine(nics=4, planes=2, down=2, up=2),
+        stream(0, 3, 400 * 4096),
+        [Fault(AT, "switch-down", "plane 1 t1 *")],
+        cc="none",
+        routing="adaptive",
+        failover_ps=failover,
+        convergence_ps=(0, 0),
+    )
+    all_complete(world)
+    # by hand: at 20 us a packet that left after 16.747 us has not reached the other T0, and one
+    # leaves every 334.24 ns until 24 us
+    first, end = AT - 3 * (FRAME + HOP), AT + failover
+    lost = [k for k in range(400) if first < start_of(k) < end]
+    assert len(lost) == (end - first) // FRAME == 21
+    c = world.counters()
+    assert c["retransmitted"] == 21
+    assert c["duplicates"] == c["timeouts"] == 0
+
+
 def test_weights_are_paths_beyond() -> None:
     """Three tiers: an uplink whose T1 has lost one of two ways up gets half of another's share."""
     from tests.sim.lab import tree
