@@ -1,7 +1,7 @@
 """What a link traversal costs over switches that balance, and over hashed ones: nanoseconds of
 processor time.
 
-    .venv/bin/python benchmarks/balance.py [--repeat 5]
+    .venv/bin/python benchmarks/balance.py [--repeat 7]
 
 Permutations of 2 MB; the best of several runs, in turns. Hashed with one QP a flow has one path and
 one plane: most links idle, and what the few packets in flight touch stays in the caches. With eight
@@ -32,7 +32,6 @@ TRANSPORTS = {
     "hashed, 1 QP": {},
     "hashed, 8 QPs": {"qps": "8"},
     "adaptive": {"routing": '"adaptive"'},
-    "spray": {"routing": '"spray"'},
 }
 
 
@@ -53,7 +52,7 @@ def traversal_ns(fabric: str, keys: dict[str, str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
     print("| | | " + " | ".join(TRANSPORTS) + " |\n" + "|---" * (2 + len(TRANSPORTS)) + "|")
     for name, fabric in FABRICS.items():
