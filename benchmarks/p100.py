@@ -1,11 +1,11 @@
 """The slowest transfer, where something is broken or many send to one: one row per scenario.
 
     .venv/bin/python benchmarks/p100.py [--row WORD ...] [--seeds 1 2 3 4 5]
-                                        [--set KEY=VALUE ...] [--baselines]
+                                        [--set KEY=VALUE ...] [--baselines [NAME ...]]
                                         [--json | --markdown]
     .venv/bin/python benchmarks/p100.py --drawn N [--from K]
 
-Only MRC is run, with its defaults, unless `--baselines` asks for the others beside it. Times are of
+Only MRC is run, with its defaults, unless `--baselines` asks for others beside it. Times are of
 all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`,
 `packets` all that any NIC sent, `data` those with payload, `needless` copies of what had arrived,
 and `lost` what no queue had room for, headers too. A row's goal stands beside it. Rows of half a
@@ -33,6 +33,7 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,43 +112,18 @@ SLOW_LINKS = """
     share = 0.02
     factor = 0.25
 """
-BASELINES = """
-    [[transport]]
-    paths = "oblivious"
-    [[transport]]
-    paths = "reps"
-    [[transport]]
-    paths = "single"
-    [[transport]]
-    kind = "roce"
-    name = "roce"
-    [[transport]]
-    kind = "roce"
-    name = "roce 8 QPs"
-    qps = 8
-    [[transport]]
-    kind = "roce"
-    name = "roce converged"
-    convergence = "instant"
-    [[transport]]
-    kind = "roce"
-    name = "roce 8 converged"
-    qps = 8
-    convergence = "instant"
-    [[transport]]
-    kind = "roce"
-    name = "adaptive"
-    routing = "adaptive"
-    [[transport]]
-    kind = "roce"
-    name = "adaptive converged"
-    routing = "adaptive"
-    convergence = "instant"
-    [[transport]]
-    kind = "roce"
-    name = "spray"
-    routing = "spray"
-"""
+BASELINES = {  # name, and keys of the transport
+    "oblivious": 'paths = "oblivious"',
+    "reps": 'paths = "reps"',
+    "single": 'paths = "single"',
+    "roce": 'kind = "roce"',
+    "roce 8 QPs": 'kind = "roce"\nqps = 8',
+    "roce converged": 'kind = "roce"\nconvergence = "instant"',
+    "roce 8 converged": 'kind = "roce"\nqps = 8\nconvergence = "instant"',
+    "adaptive": 'kind = "roce"\nrouting = "adaptive"',
+    "adaptive converged": 'kind = "roce"\nrouting = "adaptive"\nconvergence = "instant"',
+    "spray": 'kind = "roce"\nrouting = "spray"',
+}
 
 
 @dataclass(frozen=True)
@@ -158,10 +134,11 @@ class Row:
     goal: str
     mrc: str = ""  # keys of its transport
 
-    def text(self, baselines: bool) -> str:
-        """The scenario, with MRC alone or with the others beside it."""
-        mrc = f'[[transport]]\nname = "mrc"\n{self.mrc}\n'
-        return self.scenario + mrc + (BASELINES if baselines else "")
+    def text(self, baselines: Iterable[str]) -> str:
+        """The scenario, with MRC and these others beside it."""
+        keys = {"mrc": self.mrc} | {name: BASELINES[name] for name in baselines}
+        tables = (f'[[transport]]\nname = "{name}"\n{each}\n' for name, each in keys.items())
+        return self.scenario + "".join(tables)
 
 
 ROWS = {
@@ -271,7 +248,8 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", dest="changes")
     parser.add_argument("--drawn", type=int, metavar="N", help="run N drawn scenarios instead")
     parser.add_argument("--from", type=int, default=1, metavar="K", dest="first")
-    parser.add_argument("--baselines", action="store_true", help="run the other transports too")
+    words = f"run other transports too: all, or of {', '.join(BASELINES)}"
+    parser.add_argument("--baselines", nargs="*", choices=BASELINES, metavar="NAME", help=words)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", action="store_true", help="print a table for a page")
@@ -287,7 +265,7 @@ def main() -> None:
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name in options.row:
         row = ROWS[name]
-        text = row.text(options.baselines)
+        text = row.text(BASELINES if options.baselines == [] else options.baselines or ())
         results: dict[str, list[TransportResult]] = {}
         for seed in options.seeds:
             print(f"{name}, seed {seed} ", end="\r", file=sys.stderr, flush=True)

@@ -75,6 +75,7 @@ def test_a_run_is_a_function_of_its_scenario() -> None:
     ("transport", "said"),
     [
         ({"kind": "roce", "routing": "adaptive"}, "'adaptive' is not known"),
+        ({"srv6": False, "routing": "spray"}, "'spray' is not known"),
         ({"paths": "single", "srv6": False}, "false with one path is not known"),
     ],
 )

@@ -43,6 +43,33 @@ PAIRS = {
         "transport.convergence: 1ms does nothing with paths = 'oblivious', only with 'single'",
         mrc('convergence = "1ms"\npaths = "single"'),
     ),
+    "convergence of switches that balance": (
+        mrc('convergence = "1ms"\nsrv6 = false'),
+        "transport.convergence: 1ms does nothing with paths = 'mrc', only with 'single'",
+        mrc('convergence = "1ms"\nsrv6 = false\nrouting = "adaptive"'),
+    ),
+    "carriers where switches choose": (
+        mrc('routing = "adaptive"'),
+        "transport.srv6: true does nothing with routing = 'adaptive', where an EV names no path;"
+        " say srv6 = false",
+        mrc('routing = "adaptive"\nsrv6 = false'),
+    ),
+    "fields where switches choose": (
+        mrc('routing = "spray"\nsrv6 = false\nev_fields = true'),
+        "transport.ev_fields: true does nothing with routing = 'spray', where an EV names no path",
+        mrc('routing = "spray"\nsrv6 = false'),
+    ),
+    "one path where switches choose": (
+        mrc('routing = "spray"\nsrv6 = false\npaths = "single"'),
+        "transport.paths: 'single' does nothing with routing = 'spray', where an EV names no path",
+        mrc('routing = "spray"\nsrv6 = false\npaths = "reps"'),
+    ),
+    "switches that choose, without a choice": (
+        mrc('routing = "spray"\nsrv6 = false', ONE_UPLINK),
+        "transport.routing: 'spray' does nothing: this fabric has one path between two NICs;"
+        " leave it out",
+        mrc('routing = "spray"\nsrv6 = false', ONE_UPLINK.replace("_up = 1", "_up = 2")),
+    ),
     "always_skip_after": (
         mrc('always_skip_after = 3\npaths = "reps"'),
         "transport.always_skip_after: 3 does nothing with paths = 'reps', only with 'mrc'",

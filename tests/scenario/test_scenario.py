@@ -141,6 +141,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "check_paths",
         "ev_fields",
         "freezing",
+        "routing",
         "skip_turns",
     }
     # jitter is refused with cut-through
@@ -854,7 +855,7 @@ def test_a_bad_workload_is_refused(text: str, message: str) -> None:
         ),
         (
             'kind = "link-down"\nwhere = 7',
-            "x.toml: fault[0].where: 7 is refused; accepted: text or a list of texts",
+            "x.toml: fault[0].where: 7 is refused; accepted: text or a list",
         ),
         (
             'kind = "link-down"\nwhere = ["nic 0 plane 0", 7]',

@@ -1,7 +1,7 @@
 """The pools of RoCEv2: every directed port is one, and each QP has the path that switches hash.
 
 Which way a QP takes, when its NIC leaves a plane, and when routing knows of a change, is the packet
-level's own code (`sim.roce.routing`), asked once for each change.
+level's own code (`sim.roce.ecmp`, `sim.net.routing`), asked once for each change.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from openmrc.flow.health import Floats, Health
 from openmrc.flow.state import DATA, LAST, NEVER, WAY
 from openmrc.jit import compiled
 from openmrc.sim.net import health as changes
+from openmrc.sim.net import routing
 from openmrc.sim.net.parts import Parts
-from openmrc.sim.roce import routing
+from openmrc.sim.roce import ecmp
 from openmrc.sim.roce.side import RoceSide
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.units import PS_BITS
@@ -44,16 +45,16 @@ class Hashed:
     @property
     def next_at(self) -> int:
         """When routing applies the next change, ps."""
-        change = self._ro.change
+        change = self._net.change
         return int(change.at[self._n_taken]) if self._n_taken < len(change) else NEVER
 
     def change(self, health: Health, faults: range, at_ps: int) -> None:
         """These faults of the schedule begin or end, and routing applies what is due."""
         for number in faults:
             break_or_mend(self._net, self._ro, number)
-        last = int(np.searchsorted(self._ro.change.at, at_ps, "right"))
+        last = int(np.searchsorted(self._net.change.at, at_ps, "right"))
         for number in range(self._n_taken, last):
-            take_in(self._net, self._ro, number)
+            take_in(self._net, number)
         if last > self._n_taken:
             choose_planes(self._net, self._ro)
         self._n_taken = last
@@ -113,7 +114,7 @@ def ways_of(ports: npt.NDArray[np.int32], reverse: npt.NDArray[np.int32]) -> npt
 def choose_planes(net, ro):
     """Every QP's end chooses its plane."""
     for i in range(ro.qp.shape[0]):
-        routing.choose_planes(net, ro, ro.qp[i])
+        ecmp.choose_planes(net, ro.qp[i])
 
 
 @compiled
@@ -122,9 +123,7 @@ def find_ways(net, ro, senders, ports):
     for f in range(senders.shape[0]):
         rq = ro.qp[senders[f]]
         if rq.plane >= 0:
-            n = routing.way(
-                net, ro, int(rq.nic), int(rq.peer_nic), int(rq.plane), int(rq.flow), ports[f]
-            )
+            n = ecmp.way(net, int(rq.nic), int(rq.peer_nic), int(rq.plane), int(rq.flow), ports[f])
             if n == 0:
                 ports[f, 0] = -1
             for k in range(n, ports.shape[1]):
@@ -144,6 +143,6 @@ def break_or_mend(net, ro, number):
 
 
 @compiled
-def take_in(net, ro, number):
+def take_in(net, number):
     """Routing applies a change."""
-    routing.take_in(net, ro, ro.change[number])
+    routing.take_in(net, net.change[number])

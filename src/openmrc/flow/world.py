@@ -331,10 +331,10 @@ class FlowWorld(Told):
 def refuse(transport: Any) -> None:
     """Raise `InputError` for a transport whose flows are not known."""
     said = ""
-    if isinstance(transport, RoceTransport):
-        if transport.balances:
-            said = f"routing of {transport.name!r}: {transport.routing!r}"
-        elif not transport.pfc:
+    if transport.balances:
+        said = f"routing of {transport.name!r}: {transport.routing!r}"
+    elif isinstance(transport, RoceTransport):
+        if not transport.pfc:
             said = f"pfc of {transport.name!r}: false"
     elif transport.paths not in policy.PATHS:
         said = f"paths of {transport.name!r}: a policy of your own"

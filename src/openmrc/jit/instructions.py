@@ -2,7 +2,7 @@
 
 `prefetch` is a hint that a record will be needed soon. A simulation of thousands of NICs waits for
 memory more than it computes: the data of an event may be anywhere in hundreds of megabytes.
-Prefetching it some events ahead (`sim/mrc/scout.py`) hides most of the wait: half of the time at
+Prefetching it some events ahead (`sim/net/scout.py`) hides most of the wait: half of the time at
 8192 NICs, little if everything fits the caches.
 
 `trailing_zeros` finds a bit in a word: one instruction instead of six steps, several times for each

@@ -114,18 +114,20 @@ def read(directory: Path) -> list[Record]:
     found = []
     for (name, run), transport in zip(transports.items(), scenario.transports, strict=False):
         hashed = not getattr(transport, "srv6", True)
-        around = outline(fabric) if hashed else None
-        known = fabric if around is None else around.fabric
         knows = "events" in frames and _keeps_account(transport)
+        around = outline(fabric) if hashed and knows else None
+        known = fabric if around is None else around.fabric
         for table in ("events", "paths", "account") if knows else ():
             _check_paths(saved, table, frames[table], name, known)
         of = {each: _of(frame, name) for each, frame in frames.items()}
+        if hashed and not knows:  # EVs name no path of the fabric
+            of |= {each: of[each].clear() for each in ("events", "paths") if each in of}
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
         account = of["account"] if knows else None
         counts = port_counts = of.get("counts", pl.DataFrame())
-        if around is not None and knows:
+        if around is not None:
             counts = by_outline(port_counts, around)
         found.append(
             Record(
@@ -214,7 +216,7 @@ def _keeps_account(transport: AnyTransport) -> bool:
 
     if not isinstance(transport, TransportSection):
         return False
-    return transport.paths == "mrc" and transport.rules != "peer"
+    return transport.paths == "mrc" and transport.rules != "peer" and transport.routing == "evs"
 
 
 def _of(frame: pl.DataFrame, transport: str) -> pl.DataFrame:

@@ -254,7 +254,8 @@ def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -
         if key in known:
             continue
         path = f"{place}.{key}" if place else key
-        what = "table" if isinstance(value, dict | list) else "key"
+        tables = value if isinstance(value, list) else [value]
+        what = "table" if tables and all(isinstance(it, dict) for it in tables) else "key"
         raise InputError(
             f"{path}: unknown {what}; {meant(key, known)}accepted here: {', '.join(known)}"
         )
@@ -356,5 +357,5 @@ _WORDS = {
     "float": "a number",
     "str": "text",
     "bool": "true or false",
-    "array": "a list of texts",
+    "array": "a list",
 }

@@ -71,6 +71,7 @@ Parameter = dataclasses.Field[Any]
 ORDER = (
     *("name", "paths", "cc", "rules", "evs_active", "evs_backup", "pmtu", "mpr", "sack_bytes"),
     *(
+        "routing",
         "convergence",
         "base_rtt",
         "rto_exponent",
@@ -87,6 +88,7 @@ TEXTS: dict[str, Any] = {
     "paths": Paths,
     "cc": CongestionControl,
     "rules": Literal["mrc", "peer"],
+    "routing": Literal["evs", "adaptive", "spray"],
     "skip_turns": Annotated[int, Meta(ge=1, le=127)] | Literal["rtt", "squared"] | None,
 }
 
@@ -127,6 +129,8 @@ class MrcSection(Section, frozen=True, kw_only=True):
         for key, parameter in MRC_KEYS.items():
             value, only = given[key], parameter.metadata.get("only")
             _, _, default = _as_key(key, parameter)
+            if key == "convergence" and given["routing"] != Transport.routing:
+                continue  # switches that balance learn from routing what is broken beyond them
             if only and value != default and given["paths"] != only:
                 raise ValueError(
                     f".{key}: {value.text() if isinstance(value, Time) else value} does nothing"
@@ -149,6 +153,8 @@ class MrcSection(Section, frozen=True, kw_only=True):
                 "transport.ev_fields: does nothing where packets have carriers; say srv6 = false,"
                 " or leave it out"
             )
+        if transport.balances:
+            self._check_balance(transport)
         if not transport.ecn_skip and transport.paths in policy.PATHS.keys() - {"mrc"}:
             raise InputError(
                 f"transport.ecn_skip: {transport.paths!r} skips no path anyway; leave it out"
@@ -158,6 +164,16 @@ class MrcSection(Section, frozen=True, kw_only=True):
             if isinstance(given[key], ByteCount) and about["least"] is not None:
                 _check_bytes(key, given[key], about["least"], about["most"])
         return transport
+
+    def _check_balance(self, transport: Transport) -> None:
+        """Refuse what names paths where switches choose them."""
+        said = f"does nothing with routing = {transport.routing!r}, where an EV names no path;"
+        if transport.carried:
+            raise InputError(f"transport.srv6: true {said} say srv6 = false")
+        if transport.ev_fields:
+            raise InputError(f"transport.ev_fields: true {said} leave it out")
+        if transport.paths == "single":
+            raise InputError(f"transport.paths: 'single' {said} leave it out")
 
 
 if TYPE_CHECKING:
@@ -449,9 +465,14 @@ def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> No
         idle += ["failover"]
         why["failover"] = "this fabric has one plane"
     for number, each in enumerate(transports):
+        place = "transport" if len(transports) == 1 else f"transport[{number}]"
+        if one_path and isinstance(each, MrcSection) and each.routing != Transport.routing:
+            raise InputError(
+                f"{place}.routing: {written(each.routing)} does nothing: {where} has one path"
+                " between two NICs; leave it out"
+            )
         for key in idle:
             if (value := getattr(each, key, None)) is not None:
-                place = "transport" if len(transports) == 1 else f"transport[{number}]"
                 raise InputError(
                     f"{place}.{key}: {_said(value)} does nothing: {why[key]}; leave it out,"
                     ' or "auto"'

@@ -16,9 +16,10 @@ from openmrc.sim.kinds import capture_of
 from openmrc.sim.mrc import capture as mrc_capture
 from openmrc.sim.mrc import loop
 from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.roce import balance, placement
+from openmrc.sim.net import balance
 from openmrc.sim.roce import capture as roce_capture
 from openmrc.sim.roce import loop as roce_loop
+from openmrc.sim.roce import placement
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.shards import crew, windows
 from openmrc.sim.world import World

@@ -107,6 +107,7 @@ def draw(seed: int, nics: Sequence[int] = NICS) -> dict[str, Any]:
             tables["transport"]["skip_turns"] = pick("auto", "auto", 1, "squared")
         if not tables["transport"].get("srv6", True):
             tables["transport"]["ev_fields"] = pick(False, True)
+            tables["transport"] |= _balance(pick, tables)
     return tables
 
 
@@ -180,6 +181,15 @@ def _routing(pick: Callable[..., Any]) -> dict[str, Any]:
     steps = {"load_steps": pick([0.05, 0.1, 0.2], [1.0])} if routing == "adaptive" else {}
     ties, failover = pick("random", "rotation"), pick("20us", "2ms")
     return {"routing": routing, "ties": ties, "failover": failover, **steps, **recovery}
+
+
+def _balance(pick: Callable[..., Any], tables: dict[str, Any]) -> dict[str, Any]:
+    """MRC over switches that balance, where they have a choice and an EV names no path."""
+    fabric = tables["fabric"]
+    one_path = fabric["t0_up"] == 1 or fabric["nics"] <= fabric["t0_down"]
+    if one_path or tables["transport"]["ev_fields"]:
+        return {}
+    return {**pick({}, {"routing": "spray"}, {"routing": "adaptive", "convergence": "100us"})}
 
 
 def _leave_out_idle(tables: dict[str, Any]) -> None:

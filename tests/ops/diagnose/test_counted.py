@@ -18,6 +18,7 @@ BASE: dict[str, Any] = {
     "workload": {"kind": "permutation", "size": "4MB"},
 }
 OBLIVIOUS, ROCE = {"paths": "oblivious"}, {"kind": "roce"}
+CHOSEN = {"srv6": False, "routing": "adaptive"}  # by switches, for each packet
 UP = "plane 1 t0 1 > t1 3"
 
 
@@ -38,7 +39,7 @@ def named(directory: Path, transport: dict[str, Any], kind: str, where: str, **h
     return one
 
 
-@pytest.mark.parametrize("transport", [OBLIVIOUS, ROCE, {"paths": "reps"}])
+@pytest.mark.parametrize("transport", [OBLIVIOUS, ROCE, CHOSEN])
 def test_a_cut_cable_was_down_as_its_ports_saw(transport: dict[str, Any], tmp_path: Path) -> None:
     where = "plane 1 t0 1 - t1 3"
     one = named(tmp_path, transport, "link-down", where)

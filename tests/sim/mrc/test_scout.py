@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.sim.mrc import loop, scout
+from openmrc.sim.mrc import loop
+from openmrc.sim.net import scout
 from openmrc.sim.net import state as ss
 from openmrc.sim.world import World
 from openmrc.workload.patterns import permutation

@@ -108,7 +108,7 @@ def test_a_dead_link_is_left_by_all_shards_at_one_instant() -> None:
         broken = []
         for at in (10, 15, 29, 30, 79, 80):
             world.run(until_ps=at * US)
-            broken.append(int(side(world).state.routing[0].broken))
+            broken.append(int(world.net.routing[0].broken))
         world.run()
         assert broken == [0, 2, 2, 2, 2, 0]
         came.append(digest(world))

@@ -80,7 +80,7 @@ def cases(kind: Kind, largest_mb: dict[tuple[str, str], int]) -> list[Case]:
             for size in SIZES_MB:
                 if size > largest_mb.get((curve, loss), 0):
                     continue
-                change = _of_size(kind, size) | of_curve(curve) | {"fault[0].rate": rate}
+                change = of_size(kind, size) | of_curve(curve) | {"fault[0].rate": rate}
                 quick = size in QUICK_MB and curve in (*OF_MRC, roce(1), roce(8)) and loss != "1 %"
                 found.append(
                     Case(
@@ -106,8 +106,8 @@ def of_curve(curve: str) -> dict[str, Any]:
     return {"transport.qps": QPS[CURVES.index(curve) - len(OF_MRC)]}
 
 
-def _of_size(kind: Kind, size_mb: int) -> dict[str, Any]:
-    """What a scenario of that kind changes to run a size, with its repetitions."""
+def of_size(kind: Kind, size_mb: int) -> dict[str, Any]:
+    """Return what a scenario of that kind changes to run a size, with its repetitions."""
     if size_mb not in kind.times:
         return {"workload.size": f"{size_mb}MB"}
     return ring_steps(size_mb, RING_STEPS * kind.times[size_mb])

@@ -21,11 +21,12 @@ from openmrc.fabric.queues import CLASSES, bounds_of
 from openmrc.sim.mrc import htsim, policies
 from openmrc.sim.mrc.derive import Derived
 from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.net import network
+from openmrc.sim.net import balance, network, routing
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import NO_TIME, SEED_NAMES, SEED_PATHS, SEED_QPS, Ends, Index
 from openmrc.sim.net.parts import Parts
 from openmrc.traffic.traffic import Traffic
+from openmrc.units import PS_BITS
 from openmrc.wire import srv6
 from openmrc.wire.framing import framing
 
@@ -261,9 +262,23 @@ def build_net(
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
     if queues.by_usid and transport.carried:
         net = _by_usid(net, fabric)
-    net.ctl[0].foretold = not net.ctl[0].by_usid
+    if transport.balances:
+        net = _balanced(net, parts, transport, derived)
+    net.ctl[0].foretold = not (net.ctl[0].by_usid or net.ctl[0].balances)
     noted = ss.EVENTS_BETWEEN_CHECKS * network.PORTS_OF_AN_EVENT + net.ctl[0].n_nic_ports
     return network.with_taps(net, parts.tapped, int(noted))
+
+
+def _balanced(net: ss.Net, parts: Parts, transport: Transport, derived: Derived) -> ss.Net:
+    """The same network, whose switches choose a port for each packet."""
+    net.ctl[0].balances = 1
+    takes_ps = transport.convergence_ps
+    how = routing.Convergence(takes_ps, takes_ps, parts.seed)
+    net = routing.open_routing(net, parts.fabric, how)
+    steps = balance.LOAD_STEPS if transport.routing == "adaptive" else ()
+    rate_bps = derived.port_rate_bps
+    step_bytes = balance.step_bytes(steps, rate_bps * derived.base_rtt_ps // PS_BITS)
+    return balance.open_balance(net, parts.fabric, parts.seed, step_bytes, rate_bps, rotates=False)
 
 
 def _by_usid(net: ss.Net, fabric: Fabric) -> ss.Net:

@@ -67,8 +67,9 @@ def _is_free(net, src, dst, plane, ev, groups, all_up):
 def _barred(net, src, dst, plane, groups):
     """Whether every path of a plane crosses a port that is denied to these groups.
 
-    A NIC knows nothing of a hashed EV but its plane. Paths are numbered digit by digit: at each
-    switch with a choice of n the next digit, modulo n, is the choice.
+    A NIC knows nothing of a hashed EV but its plane, nor of any where switches balance. Paths are
+    numbered digit by digit: at each switch with a choice of n the next digit, modulo n, is the
+    choice.
     """
     ctl = net.ctl[0]
     way = 0
@@ -110,7 +111,7 @@ def review(net, st, nic_no, now):
         for i in range(q.n_evs):
             e = st.ev[place.ev(q, i)]
             plane = int(e.plane)
-            if not ctl.hashes_tuple:
+            if not (ctl.hashes_tuple or ctl.balances):
                 ev = _seen(net, q, qi, plane, int(e.value))
                 denied = not _is_free(net, nic_no, int(q.peer_nic), plane, ev, groups, False)
             elif plane != judged:

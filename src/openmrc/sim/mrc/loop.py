@@ -6,7 +6,7 @@ from openmrc.engine import account, setup
 from openmrc.engine import state as es
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.mrc import faults, nic, scout
-from openmrc.sim.net import due, events, link, messages, switch
+from openmrc.sim.net import balance, due, events, link, messages, routing, switch
 from openmrc.sim.net import state as ss
 
 PACKETS_RESERVED = 2 * es.OUT_MAX  # one event never needs more packets than this
@@ -29,9 +29,12 @@ def _arrive(net, st, n, now):
         return
     if ctl.foretold or h.stored:
         port_no = int(h.next)
-    else:  # by its carrier
-        port_no = switch.egress_by_usid(net, n, int(h.to))
-        if port_no < 0:  # no plan of a fabric leads here; otherwise the books would miss bytes
+    else:
+        if ctl.by_usid:
+            port_no = switch.egress_by_usid(net, n, int(h.to))
+        else:
+            port_no = balance.next_port(net, int(h.to), n, int(h.dst))
+        if port_no < 0:  # of carriers, no plan of a fabric leads here
             link.drop_by_fault(net, n)
             return
     if h.rest_ps > 0 and link.waits_for_rest(net, port_no, n, h, now):
@@ -54,8 +57,11 @@ def _from_heap(net, st, at):
     elif kind == ss.AT_FAULT:
         faults.apply(net, st, net.fault[number], at)
         due.next_fault(net, number + 1)
-    elif kind == ss.AT_CONVERGED:
+    elif kind == ss.AT_CONVERGED and net.ctl[0].single:
         faults.converge(net, st, number, at)
+    elif kind == ss.AT_CONVERGED:
+        routing.take_in(net, net.change[number])
+        routing.next_change(net, number + 1)
     elif kind == ss.AT_REVIEW:
         faults.review(net, st, number, at)
 
@@ -81,19 +87,30 @@ def _start(net, st):
     for qi in range(ctl.qp0, ctl.qp_end):
         setup.open_qp(st, qi)
     due.start(net)
+    if ctl.n_shards == 1:
+        routing.next_change(net, 0)
     for qi in range(ctl.qp0, ctl.qp_end):
         nic.plan_qp(net, st, qi)
 
 
 @inner
 def _strike(net, st):
-    """Carry out a fault of this shard that is due."""
+    """Carry out a fault of this shard that is due, or a change that routing applies: changes are
+    numbered after the faults.
+    """
     ctl = net.ctl[0]
-    fault = net.fault[ctl.fault_no]
+    number = int(ctl.fault_no)
     ctl.fault_no = -1
-    ctl.now = fault.at_ps
-    events.rewind(net, fault.at_ps)
-    faults.apply(net, st, fault, int(fault.at_ps))
+    n_faults = net.fault.shape[0]
+    if number < n_faults:
+        ctl.now = net.fault[number].at_ps
+        events.rewind(net, int(ctl.now))
+        faults.apply(net, st, net.fault[number], int(ctl.now))
+    else:
+        change = net.change[number - n_faults]
+        ctl.now = change.at
+        events.rewind(net, int(ctl.now))
+        routing.take_in(net, change)
 
 
 @compiled

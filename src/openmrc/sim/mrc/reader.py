@@ -57,6 +57,8 @@ class EvReader(QpReader):
     def _name(self, ev: int) -> str:
         """The first choices of a path; a hashed EV has no name for its path."""
         fabric = self._world.fabric
+        if self._world.transport.balances:
+            return "every way"
         if self._world.transport.hashed:
             return "hashed by the switches"
         ports = fabric.route(self.src, self.dst, ev)

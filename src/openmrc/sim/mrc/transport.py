@@ -34,6 +34,8 @@ class Transport(parameters.Variants):
     rules: str = "mrc"
     # from a fault until routing has converged
     convergence_ps: int = parameters.stated(50_000_000_000, "docs/scenario.md", "ps", only="single")
+    # "adaptive" or "spray": switches choose a port for each packet, and an EV names its plane alone
+    routing: str = "evs"
     # T; None: from the fabric's longest path
     base_rtt_ps: int | None = parameters.stated(None, "MRC 4.6", "ps")
     # False: no carriers; an EV is a source port, and switches hash the 5-tuple
@@ -47,6 +49,11 @@ class Transport(parameters.Variants):
     def hashed(self) -> bool:
         """Whether switches hash: an EV then names no path."""
         return self.rules == "peer" or not (self.srv6 or self.ev_fields)
+
+    @property
+    def balances(self) -> bool:
+        """Whether switches choose the path of each packet."""
+        return self.routing != "evs"
 
     @property
     def carried(self) -> bool:

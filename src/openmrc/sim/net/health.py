@@ -9,7 +9,7 @@ from openmrc.engine import bits
 from openmrc.engine import packet as pk
 from openmrc.fabric import actions, health
 from openmrc.jit import inlined, inner
-from openmrc.sim.net import rounds
+from openmrc.sim.net import balance, rounds
 from openmrc.sim.net.state import DAMAGED
 
 JITTER_SHIFT = 10  # drawn in steps of 1.024 ns: a product with 32 random bits fits into 63
@@ -62,6 +62,7 @@ def _come_or_go(net, fault, action, target):
         state.denied = int(state.denied) | (1 << int(fault.group))
     elif action == actions.PORT_ALLOW:
         state.denied = int(state.denied) & ~(1 << int(fault.group))
+    balance.note_link(net, target)
 
 
 @inner

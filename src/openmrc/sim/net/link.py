@@ -17,7 +17,7 @@ from openmrc.engine.packet import CE, CLASS_CONTROL
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
 from openmrc.jit.shared import add
-from openmrc.sim.net import cross, events, health, switch
+from openmrc.sim.net import balance, cross, events, health, switch
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
@@ -226,6 +226,7 @@ def dequeue(net, port, port_no):
     n = queues.take(net.hop, port)
     if n < 0 or net.hop[n].klass == CLASS_CONTROL:
         return n
+    balance.note_load(net, port_no, port)
     if queues.marks(port, net.port_kind[port.kind], net.stream, port_no, 1.0):
         mark(net, net.hop[n], port_no)
     return n
@@ -313,6 +314,7 @@ def enqueue(net, port_no, n, now):
         queues.append(net.hop, port, n)
     else:
         _refuse(net, port, port_no, n, verdict)
+    balance.note_load(net, port_no, port)
     arm(net, port, port_no)
 
 

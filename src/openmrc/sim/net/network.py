@@ -243,6 +243,16 @@ def net_of_messages(traffic: Traffic, ends: Ends, heap_entries: int, reserve: in
         usid_slots=tables.slots,
         usid_scheme=headend.scheme,
         usid_nic=headend.nic,
+        routing=records(1, ss.ROUTING),
+        route=records(1, ss.ROUTE),
+        change=records(0, ss.CHANGE),
+        balance=records(1, ss.BALANCE),
+        calls=records(1, ss.CALLS),
+        shelf=records(1, ss.SHELF),
+        ranked=np.zeros((1, 1), np.int16),
+        n_ranked=np.zeros(1, np.int16),
+        bound=np.zeros((1, 1), np.int32),
+        turn=np.zeros(1, np.int64),
     )
     c = net.ctl[0]
     c.bin_ps = TIMELINE_BIN_PS

@@ -201,6 +201,57 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
     align=True,
 )
 
+ROUTING_ITSELF, OWN_SWITCH, NICS = 0, 1, 2  # CHANGE.who
+TO_SWITCHES, TO_NICS = 1 << 16, 1 << 17  # bits of ROUTE.shut above the groups
+
+CHANGE = np.dtype(  # a change that routing will apply
+    [
+        ("at", "i8"),
+        ("port", "i4"),
+        ("who", "i1"),  # who applies it: ROUTING, the port's OWN switch, or NICS
+    ],
+    align=True,
+)
+
+ROUTING = np.dtype(  # one record, written while nothing else happens
+    [("broken", "i8")],  # ports that routing considers down or drained: 0 is the fast case
+    align=True,
+)
+
+ROUTE = np.dtype(  # a directed port as routing sees it
+    [
+        ("reverse", "i4"),  # the link's other direction
+        ("shut", "u4"),  # to whom: a mask of groups of denylists, TO_SWITCHES and TO_NICS
+        ("own_up", "i1"),  # to the switch whose port it is
+    ],
+    align=True,
+)
+
+BALANCE = np.dtype(  # one record: how switches balance, see `balance`; zeros where they do not
+    [
+        ("n_steps", "i8"),  # of load
+        ("rotates", "i8"),  # ties are broken by rotation
+    ],
+    align=True,
+)
+
+CALLS = np.dtype(  # addresses of its functions: other worlds do not even compile them
+    [("egress", "i8"), ("shelve", "i8")], align=True
+)
+
+SHELF = np.dtype(  # a port as its switch ranks it
+    [
+        ("row", "i4"),  # of RANKED: the switch's first
+        ("first", "i4"),  # of the switch's uplinks
+        ("low", "i4"),  # its queue has this step from so many bytes
+        ("high", "i4"),  # to fewer than these
+        ("uplink", "i2"),  # its number among these; -1: it is none
+        ("place", "i2"),  # in its list
+        ("step", "i1"),  # of its load; -1: it is down
+    ],
+    align=True,
+)
+
 # scout.py: events of a batch, and those that the scout remembers; powers of two
 SCOUT_BATCH, SCOUTED = 8, 64
 
@@ -233,6 +284,7 @@ CONTROL = np.dtype(
         ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
         ("hashed", "i1"),
         ("hashes_tuple", "i1"),  # of addresses and ports; else of the flow's number and its EV
+        ("balances", "i1"),  # switches choose a port for each packet
         ("foretold", "i1"),  # a packet's next port is known when it is sent: HOP.next
         ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
         ("class_of", "i1", (CLASSES,)),  # queue of each class of packets, row 15
@@ -321,6 +373,7 @@ BIN_COLUMNS = 4
 
 # kinds of entries in the heap, in their order within an instant: what breaks then is broken for all
 AT_FAULT, AT_REVIEW, AT_QP, AT_NIC, AT_MESSAGE, AT_CONVERGED = 0, 1, 2, 3, 4, 5
+AT_LOCAL_REPAIR = 9  # those between are a transport's own
 
 EVENTS_BETWEEN_CHECKS = 64  # between two checks of the remaining room
 
@@ -371,3 +424,13 @@ class Net(NamedTuple):
     usid_slots: Any
     usid_scheme: Any
     usid_nic: Any
+    routing: Any  # ROUTING, one record
+    route: Any  # ROUTE, by port; a single one where nothing is routed
+    change: Any  # CHANGE, in time order
+    balance: Any  # BALANCE, one record; of the others a single one where no switch balances
+    calls: Any  # CALLS, one record
+    shelf: Any  # SHELF, by port
+    ranked: Any  # int16 [switches x steps, uplinks]: lists of uplinks by load, of the length
+    n_ranked: Any  # int16, by row
+    bound: Any  # int32 [kinds of ports, steps - 1]: queued bytes with which the next step begins
+    turn: Any  # int64, by switch: choices so far

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import bits, place, setup
+from openmrc.engine import place, setup
 from openmrc.engine import state as es
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Bounds, bounds_of
 from openmrc.jit import records
 from openmrc.jit.callref import address_of
-from openmrc.sim.net import network
+from openmrc.sim.net import balance, network, routing
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
-from openmrc.sim.roce import balance, dcqcn, delay, pfc, placement, requester, routing, taps
+from openmrc.sim.roce import dcqcn, delay, ecmp, pfc, placement, requester, taps
 from openmrc.sim.roce.derive import MARKING, BalancedDerived, RoceDerived
 from openmrc.sim.roce.profiles import (
     FlowControl,
@@ -36,9 +36,6 @@ from openmrc.sim.roce.state import (
     OUTSTANDING_MAX,
     ROCE,
     ROCE_QP,
-    ROUTE,
-    ROUTING,
-    SHELF,
     WHOLE,
     Roce,
 )
@@ -47,13 +44,12 @@ from openmrc.units import PS_BITS
 from openmrc.wire.roce.framing import roce_framing
 
 PACKETS_AT_START = 1 << 14
+SCOUT_ABOVE_BYTES = 1 << 19  # of ports, QPs and messages: with the packets, more than caches hold
 # htsim's lossless input queues: 15 packets of 4150 B, resume at 12, and never full
 PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
 PEER_BUFFER_BYTES = 1 << 40
 SPORT_BASE, SPORT_BITS = 0xC000, 14  # the part of the UDP ports that RoCEv2 uses for entropy
 SEED_SPORTS = 8  # purpose of a random stream, in addition to those of `sim.net.network`
-SEED_CONVERGENCE = 9
-SEED_TURNS = 10
 
 
 def build_engine(parts: Parts, ends: network.Ends) -> es.State:
@@ -81,10 +77,6 @@ def build_roce(
     bundle.receiver = ends.receiver[:: transport.qps]
     bundle.ring0, bundle.ring_mask = setup.rings(ring)
     bundle.va = vas.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
-    route = records(fabric.n_ports, ROUTE)
-    route.own_up = 1
-    route.reverse = fabric.port_reverse
-    low, high = transport.convergence_ps
     c = records(1, ROCE)
     c.rto_ps = derived.rto_ps
     c.rto_first_ps = derived.rto_first_ps
@@ -96,10 +88,6 @@ def build_roce(
     c.pfc = transport.pfc
     c.p_max = MARKING.p_max
     c.window = OUTSTANDING_MAX
-    c.local_repair_ps = derived.local_repair_ps
-    c.convergence_low = low
-    c.convergence_span = high - low
-    c.convergence_seed = bits.seed_streams(seed, SEED_CONVERGENCE, 1)[0] >> np.uint64(33)
     c.planes_at = network.NO_TIME
     qp = _qps(ends, st, seed, derived.rto_first_ps)
     return Roce(
@@ -107,85 +95,38 @@ def build_roce(
         qp=qp,
         bundle=bundle,
         whole=records(max(int(ring.sum()), 1), WHOLE),
-        routing=records(1, ROUTING),
-        route=route,
-        change=routing.changes_of(
-            net.fault, c, transport.failover_ps if transport.balances else None
-        ),
-        **_balance(parts, transport, derived, qp, c, net, len(st.message)),
+        **_placement(derived, qp, c, len(st.message)),
         **_limits(transport, derived, ends),
         **_pfc(fabric, transport, derived),
     )
 
 
-def _balance(
-    parts: Parts,
-    transport: RoceTransport,
-    derived: RoceDerived,
-    qp: Any,
-    c: Any,
-    net: ss.Net,
-    messages: int,
-) -> dict[str, Any]:
-    """What switches rank their ports by, and the windows of NICs that place out of order; without
-    such switches one record of each.
+def _placement(derived: RoceDerived, qp: Any, c: Any, messages: int) -> dict[str, Any]:
+    """The windows of NICs that place out of order, where switches balance; else one record of
+    each.
     """
-    fabric = parts.fabric
-    calls = records(1, CALLS)
     if not isinstance(derived, BalancedDerived):
         return {
-            "calls": calls,
-            "shelf": records(1, SHELF),
-            "ranked": np.zeros((1, 1), np.int16),
-            "n_ranked": np.zeros(1, np.int16),
-            "bound": np.zeros((1, 1), np.int32),
-            "turn": np.zeros(1, np.int64),
+            "calls": records(1, CALLS),
             "seen": np.zeros((1, 1), np.uint64),
             "placed": np.zeros(1, np.int32),
         }
-    c.n_steps = steps = len(derived.load_step_bytes) + 1
-    c.rotates = transport.ties == "rotation"
     c.reordering_ps = derived.reordering_ps
     c.frame_ps = frame_ps = derived.data_packet_wire_bytes * PS_BITS // derived.port_rate_bps
     several_ps = placement.REPORTS_MAX * frame_ps  # what is reported at once is sent one by one
     c.again_ps = derived.base_rtt_ps + derived.reordering_ps + several_ps
     c.window = derived.window_packets
     qp.timer_ps[qp.sends == 0] = c.again_ps[0]
-    first, n_up = np.asarray(fabric.sw_first_up), np.asarray(fabric.sw_n_up)
-    ranked = np.zeros((fabric.n_switches * steps, max(int(n_up.max(initial=1)), 1)), np.int16)
-    ranked[::steps] = np.arange(ranked.shape[1])
-    n_ranked = np.zeros(len(ranked), np.int16)
-    n_ranked[::steps] = n_up
-    of = np.maximum(fabric.port_switch, 0)
-    uplink = np.arange(fabric.n_ports) - first[of]
-    is_up = (fabric.port_switch >= 0) & (uplink >= 0) & (uplink < n_up[of])
-    shelf = records(fabric.n_ports, SHELF)
-    shelf.row = of * steps
-    shelf.first = first[of]
-    shelf.uplink = np.where(is_up, uplink, -1)
-    shelf.place = shelf.uplink
-    bound = np.array(derived.load_step_bytes or (UNLIMITED,)) / derived.port_rate_bps
-    bounds = np.clip(np.outer(net.port_kind.rate_bps, bound), 1, UNLIMITED).astype(np.int32)
-    shelf.high = bounds[net.port.kind, 0]
     return {
-        "calls": calls,
-        "shelf": shelf,
-        "ranked": ranked,
-        "n_ranked": n_ranked,
-        "bound": bounds,
-        "turn": np.random.default_rng([parts.seed, SEED_TURNS]).integers(
-            0, 1 << 31, fabric.n_switches
-        ),
+        "calls": records(1, CALLS),
         "seen": np.zeros((len(qp), max(derived.window_packets // 64, 1)), np.uint64),
         "placed": np.zeros(messages, np.int32),
     }
 
 
-def call_what_balances(net: ss.Net, st: es.State, ro: Roce, selective: bool) -> None:
-    """Compile the functions that only worlds use in which switches balance."""
+def call_what_places(net: ss.Net, st: es.State, ro: Roce, selective: bool) -> None:
+    """Compile the functions of NICs that only worlds use in which switches balance."""
     calls = ro.calls[0]
-    calls.egress = address_of(balance.egress, (net, ro, 0, 0))
-    calls.shelve = address_of(balance.shelve, (net, ro, 0))
     calls.on_data = address_of(placement.on_data, (net, st, ro, 0, 0, 0))
     calls.on_answer = address_of(placement.on_answer, (ro, 0, 0, 0, 0))
     calls.on_missing = address_of(placement.on_missing, (net, st, ro, 0, 0))
@@ -275,7 +216,7 @@ def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
     qp.sends = ends.sends
     rng = np.random.default_rng([seed, SEED_SPORTS])
     qp.sport = SPORT_BASE | rng.integers(0, 1 << SPORT_BITS, ends.n)
-    routing.hash_flows(qp)
+    ecmp.hash_flows(qp)
     return qp
 
 
@@ -311,4 +252,20 @@ def build_net(
         reserve=reserve,
     )
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare
+    net.ctl[0].scouts = net.port.nbytes + net.qp.nbytes + st.message.nbytes > SCOUT_ABOVE_BYTES
+    net = _routed(net, parts, transport, derived)
     return taps.open_taps(net, parts.tapped)
+
+
+def _routed(net: ss.Net, parts: Parts, transport: RoceTransport, derived: RoceDerived) -> ss.Net:
+    """The network with routing, and with switches that balance."""
+    late = (ss.OWN_SWITCH, derived.local_repair_ps)
+    if isinstance(derived, BalancedDerived):
+        late = (ss.NICS, derived.failover_ps)
+    how = routing.Convergence(*transport.convergence_ps, parts.seed, *late)
+    net = routing.open_routing(net, parts.fabric, how)
+    if not isinstance(derived, BalancedDerived):
+        return net
+    steps, rate_bps = derived.load_step_bytes, derived.port_rate_bps
+    rotates = transport.ties == "rotation"
+    return balance.open_balance(net, parts.fabric, parts.seed, steps, rate_bps, rotates)

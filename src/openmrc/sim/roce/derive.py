@@ -10,6 +10,7 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Queues, Sizes, control_queue_bytes, whole_packets
 from openmrc.fabric.rtt import base_rtt_ps, port_rate_bps
+from openmrc.sim.net.balance import step_bytes
 from openmrc.sim.net.parts import Values
 from openmrc.sim.roce.profiles import Marking
 from openmrc.sim.roce.transport import RTO_FIRST_PS, RoceTransport
@@ -104,7 +105,7 @@ def derive(
     reordering = t if transport.reordering_ps is None else transport.reordering_ps
     return BalancedDerived(
         **vars(derived),
-        load_step_bytes=tuple(max(int(step * bdp), 1) for step in steps),
+        load_step_bytes=step_bytes(steps, bdp),
         reordering_ps=reordering if transport.recovery == "selective" else 0,
         failover_ps=transport.failover_ps,
         window_packets=min(max(pow2_at_least(packets), WORD_BITS), WINDOW_MAX),

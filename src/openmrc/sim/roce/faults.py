@@ -7,13 +7,13 @@ Nothing notices silent switches, losses, damage and slow rates.
 
 from __future__ import annotations
 
-from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, PORT_DOWN, PORT_UP, REVIEW_PATHS
+from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, PORT_DOWN, REVIEW_PATHS
 from openmrc.jit import inlined, inner
-from openmrc.jit.callref import call_int
-from openmrc.sim.net import events, health
-from openmrc.sim.roce import flow, nic, routing
+from openmrc.sim.net import events, health, routing
+from openmrc.sim.net.state import NICS, ROUTING_ITSELF
+from openmrc.sim.roce import flow, nic
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce.state import AT_PLANES, NICS, ROUTING_ITSELF
+from openmrc.sim.roce.state import AT_PLANES
 
 
 @inner
@@ -27,8 +27,6 @@ def apply(net, st, ro, fault, now):
         health.change(net, fault, action, target)
         if action == PORT_DOWN:
             _cut(net, st, ro, target, now)
-        if (action == PORT_DOWN or action == PORT_UP) and ro.calls[0].shelve != 0:
-            call_int(ro.calls[0].shelve, (net, ro, target))
 
 
 @inlined
@@ -48,14 +46,13 @@ def _nic_port(net, st, ro, port_no, up, now):
 
 @inner
 def reroute(net, ro, change, now):
-    """Routing applies a change, the first shard for all. When it has converged, or NICs learn of it
-    by themselves, those with several ports review their bonds, once per instant.
+    """Routing applies a change. When it has converged, or NICs learn of it by themselves, those
+    with several ports review their bonds, once per instant.
     """
     ctl = net.ctl[0]
-    if ctl.shard == 0:
-        routing.take_in(net, ro, change)
+    routing.take_in(net, change)
     c = ro.c[0]
-    teller = ROUTING_ITSELF if ro.calls[0].egress == 0 else NICS  # of the NICs
+    teller = ROUTING_ITSELF if net.calls[0].egress == 0 else NICS  # of the NICs
     if change.who == teller and ctl.n_planes > 1 and c.planes_at != now:
         c.planes_at = now
         events.push(net, now, AT_PLANES, ctl.nic0)

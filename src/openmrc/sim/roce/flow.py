@@ -23,7 +23,7 @@ RESUME, PAUSE, REFRESH, EXPIRY = 0, 1, 2, 3
 @inner
 def _tell(net, ro, port_no, what, now):
     """The switch at the end of a link sends a frame to the port that sends on it."""
-    back = int(ro.route[port_no].reverse)
+    back = int(net.route[port_no].reverse)
     port = net.port[back]
     if port.up:
         kind = net.port_kind[port.kind]

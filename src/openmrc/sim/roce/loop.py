@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim.net import due, events, link
-from openmrc.sim.net.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, BUDGET, OPEN
-from openmrc.sim.roce import faults, flow, nic, routing
+from openmrc.sim.net import due, events, link, routing
+from openmrc.sim.net.state import (
+    AT_CONVERGED,
+    AT_FAULT,
+    AT_LOCAL_REPAIR,
+    AT_MESSAGE,
+    AT_QP,
+    BUDGET,
+    OPEN,
+)
+from openmrc.sim.roce import ecmp, faults, flow, nic, scout
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce.state import AT_LOCAL_REPAIR, AT_PACE, AT_PFC, AT_PLANES, CLASS_FRAME
+from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES, CLASS_FRAME
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: one per port
 
@@ -34,7 +42,7 @@ def _arrive(net, st, ro, n, now):
     if h.stored:
         port_no = int(h.next)  # its header arrived earlier
     else:
-        port_no = int(routing.egress(net, ro, int(h.to), n, int(h.dst), int(h.ev)))
+        port_no = int(ecmp.egress(net, int(h.to), n, int(h.dst), int(h.ev)))
     if port_no < 0:
         ro.c[0].no_route += 1
         link.drop_by_fault(net, n)
@@ -62,8 +70,8 @@ def _from_heap(net, st, ro, at):
         faults.apply(net, st, ro, net.fault[number], at)
         due.next_fault(net, number + 1)
     elif kind == AT_CONVERGED or kind == AT_LOCAL_REPAIR:
-        faults.reroute(net, ro, ro.change[number], at)
-        routing.next_change(net, ro, number + 1)
+        faults.reroute(net, ro, net.change[number], at)
+        routing.next_change(net, number + 1)
     elif kind == AT_PLANES:
         faults.choose_planes(net, st, ro, number, at)
 
@@ -91,10 +99,10 @@ def _start(net, st, ro):
         rq = ro.qp[qi]
         rq.alive = 1
         rq.rto_at = NEVER
-        routing.choose_planes(net, ro, rq)
+        ecmp.choose_planes(net, rq)
     due.start(net)
     if ctl.n_shards == 1:
-        routing.next_change(net, ro, 0)
+        routing.next_change(net, 0)
 
 
 @inner
@@ -111,7 +119,7 @@ def _strike(net, st, ro):
         events.rewind(net, int(ctl.now))
         faults.apply(net, st, ro, net.fault[number], int(ctl.now))
     else:
-        change = ro.change[number - n_faults]
+        change = net.change[number - n_faults]
         ctl.now = change.at
         events.rewind(net, int(ctl.now))
         faults.reroute(net, ro, change, int(ctl.now))
@@ -136,6 +144,7 @@ def advance(net, st, ro, until, budget):
         if event == due.FROM_HEAP:
             _from_heap(net, st, ro, at)
             continue
+        scout.look_ahead(net, st, ro)
         if event >= ctl.n_ports:
             _arrive(net, st, ro, event - ctl.n_ports, at)
         elif event >= ctl.n_nic_ports:

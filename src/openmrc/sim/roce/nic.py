@@ -15,7 +15,7 @@ from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call_int
 from openmrc.sim.net import events, link, messages, rounds
 from openmrc.sim.net.state import AT_QP, DAMAGED, TAG_MASK
-from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
+from openmrc.sim.roce import dcqcn, ecmp, requester, responder, stripes
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE
 from openmrc.wire.roce.opcodes import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, CNP, LAST_DATA
@@ -320,7 +320,7 @@ def choose_planes(net, st, ro, nic, now):
     n = st.nic[nic]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         rq = ro.qp[qi]
-        routing.choose_planes(net, ro, rq)
+        ecmp.choose_planes(net, rq)
         if rq.sends:
             make_ready(net, ro, qi, now)
             plan_qp(net, ro, qi, now)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
-from openmrc.jit.callref import call_int
-from openmrc.sim.net import link
+from openmrc.sim.net import balance, link
 from openmrc.sim.roce import flow, pfc
 
 
@@ -20,15 +19,6 @@ from openmrc.sim.roce import flow, pfc
 def held(ro, port_no):
     """Whether a port must hold its data."""
     return ro.c[0].pfc != 0 and pfc.is_paused(ro.pause[port_no])
-
-
-@inlined
-def _note_load(net, ro, port_no):
-    """The data queued at a port has changed: with it, perhaps, the step of its load."""
-    if ro.c[0].n_steps > 1:
-        shelf = ro.shelf[port_no]
-        if not shelf.low <= net.port[port_no].data_queued_bytes < shelf.high:
-            call_int(ro.calls[0].shelve, (net, ro, port_no))
 
 
 @inlined
@@ -54,7 +44,7 @@ def enqueue(net, ro, port_no, n, now):
         link.drop_by_queue(net, n, h.klass == CLASS_CONTROL)
         return
     queues.append(net.hop, port, n)
-    _note_load(net, ro, port_no)
+    balance.note_load(net, port_no, port)
     if not waits:  # else it continues when the pause ends
         link.arm(net, port, port_no)
 
@@ -66,7 +56,7 @@ def dequeue(net, ro, port_no, port, now):
         return -1
     n = queues.take(net.hop, port)
     if n >= 0 and net.hop[n].klass != CLASS_CONTROL:
-        _note_load(net, ro, port_no)
+        balance.note_load(net, port_no, port)
         if ro.c[0].pfc != 0:
             flow.free(net, ro, net.hop[n], now)
         kind = net.port_kind[port.kind]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.sim.roce import routing
+from openmrc.sim.roce import ecmp
 from openmrc.sim.watch.intervals import Array
 from openmrc.sim.watch.reader import QpReader
 from openmrc.sim.watch.samples import IN_USE, NO_TURN
@@ -75,15 +75,15 @@ class FlowReader(QpReader):
     def _name(self, top: int) -> str:
         if top:
             return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}"
-        return "every way" if self._world.state.calls[0].egress else "no way"
+        return "every way" if self._world.net.calls[0].egress else "no way"
 
 
 def way_of(world: Watched, end: int) -> list[int]:
     """The directed ports on the current path of a QP's end; none if there is no route."""
     rq = world.state.qp[end]
-    if rq.plane < 0 or world.state.calls[0].egress:
+    if rq.plane < 0 or world.net.calls[0].egress:
         return []
-    ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
+    ports: Any = np.zeros(ecmp.PORTS_OF_A_PATH, np.int64)
     ways = (int(rq.nic), int(rq.peer_nic), int(rq.plane), int(rq.flow))
-    n = routing.way(world.net, world.state, *ways, ports)
+    n = ecmp.way(world.net, *ways, ports)
     return [int(port) for port in ports[: int(n)]]

@@ -55,7 +55,7 @@ class RoceSide(Side):
             parts, transport, self.values, self.ends, self.engine, self.net
         )
         if transport.balances:
-            build.call_what_balances(
+            build.call_what_places(
                 self.net, self.engine, self.state, transport.recovery == "selective"
             )
 
@@ -64,11 +64,6 @@ class RoceSide(Side):
         once.
         """
         return loop.PACKETS_RESERVED + (links if self._transport.pfc else 0)
-
-    @property
-    def changes_at(self) -> npt.NDArray[np.int64]:
-        """When routing applies changes."""
-        return np.asarray(self.state.change.at)
 
     def split(self, n: int) -> list[Roce]:
         """Each shard has its own counters; the rest is shared."""

@@ -13,16 +13,13 @@ import numpy as np
 from openmrc.jit.byref import by_reference
 
 # kinds of entries in the heap after those of `sim.net.state`, in their order within an instant
-AT_PFC, AT_PLANES, AT_PACE, AT_LOCAL_REPAIR = 6, 7, 8, 9
+AT_PFC, AT_PLANES, AT_PACE = 6, 7, 8
 
 CLASS_FRAME = 3  # HOP.klass of a pause frame between two shards, see `flow`
 
 # A requester leaves at most this many packets unacknowledged: far more than a network holds, so it
 # only bounds what is sent into a black hole. (IB 9.7.1 allows 2^23.)
 OUTSTANDING_MAX = 1 << 16
-
-ROUTING_ITSELF, OWN_SWITCH, NICS = 0, 1, 2  # CHANGE.who
-TO_SWITCHES, TO_NICS = 1 << 16, 1 << 17  # bits of ROUTE.shut above the groups
 
 ROCE_QP = np.dtype(  # one end: it sends, or it receives
     [
@@ -94,29 +91,6 @@ WHOLE = np.dtype(  # a message of a bundle
     align=True,
 )
 
-CHANGE = np.dtype(  # a change that routing will apply
-    [
-        ("at", "i8"),
-        ("port", "i4"),
-        ("who", "i1"),  # who applies it: ROUTING, the port's OWN switch, or NICS
-    ],
-    align=True,
-)
-
-ROUTING = np.dtype(  # one record, written while nothing else happens
-    [("broken", "i8")],  # ports that routing considers down or drained: 0 is the fast case
-    align=True,
-)
-
-ROUTE = np.dtype(  # a directed port as routing sees it
-    [
-        ("reverse", "i4"),  # the link's other direction
-        ("shut", "u4"),  # to whom: a mask of groups of denylists, TO_SWITCHES and TO_NICS
-        ("own_up", "i1"),  # to the switch whose port it is
-    ],
-    align=True,
-)
-
 ROCE = np.dtype(  # one record: settings, then counters
     [
         ("rto_ps", "i8"),  # the longest timer, and the first
@@ -128,13 +102,7 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("pfc", "i8"),
         ("rtt_ps", "i8"),  # base round trip of a loop by round trips, see `delay`; 0: DCQCN
         ("p_max", "f8"),  # of the marks, at their upper threshold
-        ("local_repair_ps", "i8"),
-        ("convergence_low", "i8"),
-        ("convergence_span", "i8"),
-        ("convergence_seed", "i8"),
         # where switches balance, and 0 elsewhere:
-        ("n_steps", "i8"),  # of load
-        ("rotates", "i8"),  # ties are broken by rotation
         ("reordering_ps", "i8"),  # 0: nothing is reported
         ("again_ps", "i8"),  # until what is still missing is reported again
         ("frame_ps", "i8"),  # that a packet takes at a NIC's port
@@ -152,27 +120,11 @@ ROCE = np.dtype(  # one record: settings, then counters
     align=True,
 )
 
-
-SHELF = np.dtype(  # a port as its switch ranks it, see `balance`
-    [
-        ("row", "i4"),  # of RANKED: the switch's first
-        ("first", "i4"),  # of the switch's uplinks
-        ("low", "i4"),  # its queue has this step from so many bytes
-        ("high", "i4"),  # to fewer than these
-        ("uplink", "i2"),  # its number among these; -1: it is none
-        ("place", "i2"),  # in its list
-        ("step", "i1"),  # of its load; -1: it is down
-    ],
-    align=True,
-)
-
 # Addresses of functions that only worlds use in which switches balance, 0 elsewhere: others do not
 # even compile them.
 CALLS = np.dtype(
     [
-        ("egress", "i8"),  # balance.egress, and so on
-        ("shelve", "i8"),
-        ("on_data", "i8"),  # placement
+        ("on_data", "i8"),  # placement.on_data, and so on
         ("on_answer", "i8"),
         ("on_missing", "i8"),
         ("take_lost", "i8"),
@@ -190,9 +142,6 @@ class Roce(NamedTuple):
     qp: Any  # ROCE_QP
     bundle: Any  # BUNDLE, by QP of the workload
     whole: Any  # WHOLE, a ring per bundle
-    routing: Any  # ROUTING, one record
-    route: Any  # ROUTE, by port
-    change: Any  # CHANGE, in time order
     rates: Any  # dcqcn.CONFIG, one record
     limiter: Any  # dcqcn.LIMITER, by QP; one where nothing limits rates
     notifier: Any  # dcqcn.NOTIFIER, by QP; the same
@@ -202,10 +151,5 @@ class Roce(NamedTuple):
     pause: Any  # pfc.LINK, by port; one without PFC
     # where switches balance; one record or row elsewhere
     calls: Any  # CALLS, one record
-    shelf: Any  # SHELF, by port
-    ranked: Any  # int16 [switches x steps, uplinks]: lists of uplinks by load, of the length
-    n_ranked: Any  # int16, by row
-    bound: Any  # int32 [kinds of ports, steps - 1]: queued bytes with which the next step begins
-    turn: Any  # int64, by switch: choices so far
     seen: Any  # uint64 [QPs, words]: a bitmap of the window of sequences, see `placement`
     placed: Any  # int32, beside the engine's messages: packets of a part that have arrived

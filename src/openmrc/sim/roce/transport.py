@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from openmrc.sim.net.balance import LOAD_STEPS
 from openmrc.units import MS
 
 QPS_MAX = 64
@@ -16,8 +17,6 @@ RETRY_CNT = 7  # three bits; the usual default
 LOCAL_REPAIR_PS = 1 * MS
 BGP_PS = (50 * MS, 1_000 * MS)  # a session ends with its link: RFC 7938, section 7
 HOLD_PS = (2_000 * MS, 3_000 * MS)  # or by silence, with a hold time of 3 s: its section 7.1
-# Of switches that balance: htsim's `ecmp_ar` has a step at 5, 10 and 20 % of its queue, one BDP.
-LOAD_STEPS = (0.05, 0.1, 0.2)
 # Published, second hand, for a NIC of four planes that has lost one (docs/adaptive.md)
 FAILOVER_HARDWARE_PS, FAILOVER_SOFTWARE_PS = 3 * MS, 1_080 * MS
 

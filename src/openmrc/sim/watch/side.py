@@ -61,8 +61,8 @@ class Side(ABC):
 
     @property
     def changes_at(self) -> npt.NDArray[np.int64]:
-        """When all shards change at once, apart from faults: in time order, ps."""
-        return np.zeros(0, np.int64)
+        """When all shards change at once, apart from faults, as routing does: in time order, ps."""
+        return np.asarray(self.net.change.at)
 
     def split(self, n: int) -> list[Any]:
         """Return the `state` of each of n shards, if it has one."""

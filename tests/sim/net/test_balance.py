@@ -12,7 +12,7 @@ import pytest
 
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
-from openmrc.sim.roce import balance
+from openmrc.sim.net import balance
 from openmrc.sim.world import World
 from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import permutation, stream
@@ -28,7 +28,7 @@ from tests.sim.roce.lab import (
     start_of,
 )
 from tests.sim.roce.test_connection import DATA_TRIP, SHADOW
-from tests.sim.roce.test_routing import PAYLOAD_GBPS
+from tests.sim.roce.test_ecmp import PAYLOAD_GBPS
 
 N = 100  # packets of a message
 HOP = 500 * NS + 250 * NS  # of light, and of the switch at its end
@@ -55,18 +55,18 @@ def test_two_flows_over_two_ports_never_wait_for_each_other() -> None:
 
 def taken(world: World, times: int = 400) -> Counter[int]:
     """Which of its uplinks the first T0 gives to packets for the last NIC."""
-    net, ro = world.net, side(world).state
+    net = world.net
     here = int(world.fabric.port_peer_switch[0])
     net.hop.dst[0], net.packet.src[0] = world.fabric.n_nics - 1, 0
     first = uplinks(world)[0]
-    return Counter(int(balance.egress(net, ro, here, 0)) - first for _ in range(times))
+    return Counter(int(balance.egress(net, here, 0)) - first for _ in range(times))
 
 
 def queue(world: World, uplink: int, queued_bytes: int) -> None:
     """Have so much data wait at an uplink of the first T0."""
     port = uplinks(world)[uplink]
     world.net.port.data_queued_bytes[port] = queued_bytes
-    balance.shelve(world.net, side(world).state, port)
+    balance.shelve(world.net, port)
 
 
 @pytest.mark.parametrize("ties", ["rotation", "random"])
@@ -119,7 +119,7 @@ def test_a_dead_port_beyond_the_next_switch_costs_its_share_until_routing_has_co
         ties="rotation",
         convergence_ps=(converges, converges),
     )
-    turn = int(side(world).state.turn[int(world.fabric.port_peer_switch[0])])
+    turn = int(world.net.turn[int(world.fabric.port_peer_switch[0])])
     all_complete(world)
     # the NIC never stops, and each second packet that leaves it takes the T1 with the dead port
     mine = [k for k in range(2 * n) if (turn + 1 + k) % 2 == 0]
@@ -168,6 +168,29 @@ def test_a_lost_plane_is_left_after_the_failover() -> None:
     lasts = int(world.flows()["delivered_ps"][0])
     assert lasts < AT + failover + (n - AT // FRAME) * FRAME
     assert goodput_gbps(world, 150 * US, 350 * US) == pytest.approx(PAYLOAD_GBPS, abs=0.5)
+
+
+def test_a_lost_plane_costs_what_was_on_it_until_it_is_left() -> None:
+    """So soon that nothing sent again takes it: exactly those packets."""
+    failover = 4 * US
+    world = roce_world(
+        leaf_spine(nics=4, planes=2, down=2, up=2),
+        stream(0, 3, 400 * 4096),
+        [Fault(AT, "switch-down", "plane 1 t1 *")],
+        cc="none",
+        routing="adaptive",
+        failover_ps=failover,
+        convergence_ps=(0, 0),
+    )
+    all_complete(world)
+    # by hand: at 20 us a packet that left after 16.747 us has not reached the other T0, and one
+    # leaves every 334.24 ns until 24 us
+    first, end = AT - 3 * (FRAME + HOP), AT + failover
+    lost = [k for k in range(400) if first < start_of(k) < end]
+    assert len(lost) == (end - first) // FRAME == 21
+    c = world.counters()
+    assert c["retransmitted"] == 21
+    assert c["duplicates"] == c["timeouts"] == 0
 
 
 def test_weights_are_paths_beyond() -> None:

@@ -231,14 +231,14 @@ def test_after_the_repair_the_old_sets_are_back_when_routing_has_converged() -> 
 
 
 def side_broken(world: World) -> int:
-    return int(world.side.state.routing[0].broken)
+    return int(world.net.routing[0].broken)
 
 
 def test_convergence_is_drawn_between_its_two_times() -> None:
     found = set()
     for seed in range(1, 21):
         world = broken(convergence_ps=(1 * MS, 3 * MS), seed=seed)
-        change = world.side.state.change
+        change = world.net.change
         delay = int(change.at[change.who == 0].min()) - AT
         assert 1 * MS <= delay < 3 * MS
         found.add(delay)
