@@ -46,7 +46,7 @@ import json
 from benchmarks import mutants
 from openmrc.conform import script
 from tests.conform import machine
-rules = [rule for rule in script.rules() if rule.group in {GROUPS}]
+rules = [rule for group in {GROUPS} for rule in script.rules() if rule.group == group]
 always = script.rules(kind=script.ALWAYS)
 def told_by_the_wire(edit):
     return edit.function in {WIRE} and not any(word in machine.line(edit) for word in {UNTOLD})
