@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -102,6 +103,12 @@ def lines(edit: Edit) -> set[tuple[str, int]]:
     return {(str(module.__file__), line) for line in there}
 
 
+def line(edit: Edit) -> str:
+    """The line that an edit changes, as it is."""
+    module, _ = _function(edit)
+    return Path(str(module.__file__)).read_text(encoding="utf-8").splitlines()[edit.line - 1]
+
+
 def _span(node: ast.stmt) -> range:
     """The lines of a statement, without those of the statements inside."""
     inside = getattr(node, "body", None)
@@ -132,6 +139,7 @@ def apply(edit: Edit) -> None:
     own.__code__ = new.__code__
 
 
+@cache
 def _tree(module: ModuleType) -> ast.Module:
     path = Path(str(module.__file__))
     return ast.parse(path.read_text(encoding="utf-8"), str(path))

@@ -28,7 +28,15 @@ def test_a_sample_is_spread_over_the_functions() -> None:
 
 WIRE = ("on_data", "_send_sack", "_send_nack", "on_probe", "_complete_in_order", "region_of")
 
-GROUPS = ("responder-4-networks", "responder-1-placing")
+GROUPS = (
+    "responder-4-networks",
+    "responder-2-answers",
+    "responder-1-placing",
+    "responder-3-probes-and-ports",
+)
+# What no peer can tell: counters, an application's words, checks that this target always makes,
+# and which block a SACK shows of those that it may (row 6).
+UNTOLD = (".n_", "guarded", "own_block", "LOCAL_")
 
 
 def test_bad_networks_find_nearly_all_that_is_drawn_where_answers_are_made(tmp_path: Path) -> None:
@@ -38,10 +46,11 @@ import json
 from benchmarks import mutants
 from openmrc.conform import script
 from tests.conform import machine
-rules = [rule for rule in script.rules() if rule.group in {GROUPS}]
+rules = [rule for group in {GROUPS} for rule in script.rules() if rule.group == group]
 always = script.rules(kind=script.ALWAYS)
-told_by_the_wire = lambda edit: edit.function in {WIRE} and ".n_" not in str(edit)  # no counters
-edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:8]
+def told_by_the_wire(edit):
+    return edit.function in {WIRE} and not any(word in machine.line(edit) for word in {UNTOLD})
+edits = list(filter(told_by_the_wire, machine.drawn(2000, 5)))[:12]
 def broken(edit):
     machine.apply(edit)
     return mutants.first_failed(rules, always)
@@ -52,5 +61,6 @@ open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True)
     told = json.loads((tmp_path / "told.json").read_text())
     survivors = [edit for edit, failed in told if not failed]
-    assert len(told) == 8
-    assert len(survivors) <= 3, survivors  # one in seven is not found: of eight, seldom more
+    assert len(told) == 12
+    # Of fifty such edits six were not found: more than three of twelve are one time in twenty.
+    assert len(survivors) <= 3, survivors

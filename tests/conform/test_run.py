@@ -35,6 +35,10 @@ class Echo:
 
     last: Echo
 
+    @property
+    def heard_ps(self) -> int:
+        return self.now_ps
+
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         self.heard.append((kind, dict(given)))
         if kind == "data":

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from openmrc.jit import CACHE_LINE, apart, offset_of, record_type, records
 
 
-def test_records_are_zero_and_have_attributes() -> None:
-    found = records(3, np.dtype([("cwnd", "f8"), ("psn", "i4")]))
+@pytest.mark.parametrize("plain", ["0", "1"])
+@pytest.mark.parametrize("made", [records, apart])
+def test_records_are_zero_and_have_attributes(
+    made: Callable[..., Any], plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", plain)
+    found = made(3, np.dtype([("cwnd", "f8"), ("psn", "i4"), ("sacks", "u8", 2)]))
     assert found.psn.tolist() == [0, 0, 0]
     found[1].psn = 7
-    assert found[1].psn == 7
+    found[2].sacks[1] = 9
+    assert found.psn.tolist() == [0, 7, 0]
+    assert (found[1].psn, found[1:][0].psn, found[1]["psn"]) == (7, 7, 7)
+    assert found[2].sacks.tolist() == found.sacks[2].tolist() == [0, 9]
 
 
 @pytest.mark.parametrize("name", ["size", "flags", "item", "data"])

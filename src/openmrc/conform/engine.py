@@ -64,6 +64,11 @@ class EngineTarget:
         self._failed = False
 
     @property
+    def heard_ps(self) -> int:
+        """All that came until then is in `log`."""
+        return self.now_ps
+
+    @property
     def rtt_ps(self) -> int:
         """The base round trip, ps."""
         return self._rtt_ps

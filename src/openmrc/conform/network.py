@@ -127,6 +127,7 @@ class NetworkTarget:
         self.blind = frozenset({DONE, RECEIVED, DELIVERED, FAILED} if where.attributes else ())
         self.pmtu = PMTUS[0]
         self.log: list[Event] = []
+        self._heard_ps = 0
         self._settings = {**DEFAULTS, **settings}
         if self._settings["planes"] > len(where.planes):
             raise InputError(f"with: {self._settings['planes']} planes; {len(where.planes)} here")
@@ -262,6 +263,11 @@ class NetworkTarget:
         return (time.monotonic_ns() - self._begun_ns) * 1000
 
     @property
+    def heard_ps(self) -> int:
+        """All that came until then is in `log`."""
+        return self._heard_ps
+
+    @property
     def rtt_ps(self) -> int:
         """The base round trip as the target reports it, ps."""
         return self._times[0]
@@ -301,7 +307,8 @@ class NetworkTarget:
 
     def advance(self, until_ps: int) -> None:
         """Let time pass until a packet arrives, at most until `until_ps`."""
-        wait_s = max(until_ps - self.now_ps, 0) / S
+        begun_ps = self.now_ps
+        wait_s = max(until_ps - begun_ps, 0) / S
         seen = len(self.log)
         for kind, fields, plane in self._receive(min(wait_s, LOOK_S)):
             if fields["dest_qpn"] in (QPN, pk.ENDPOINT_QPN):
@@ -310,6 +317,7 @@ class NetworkTarget:
             os.eventfd_read(self._wake)
         while not self._said.empty():
             self._take(self._said.get())
+        self._heard_ps = begun_ps
         if (
             self._unseen
             and self._line

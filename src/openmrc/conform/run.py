@@ -43,6 +43,10 @@ class Target(Protocol):
     region: dict[str, tuple[int, int, int]]  # address, rkey and bytes for data, by role
 
     @property
+    def heard_ps(self) -> int:
+        """All that came until then is in `log`: a kit that had to wait has not read it yet."""
+
+    @property
     def rtt_ps(self) -> int:
         """The base round trip, ps."""
 
@@ -202,6 +206,7 @@ class Exchange:
         for kind, fields in kit.packets(int(step.kind), self._watch.received):
             before, klass = klass, fields.get("class", pk.CLASS_DATA)
             if not exact and (klass != before or self._stamps % BURST == 0):
+                self._until(self.target.now_ps + self.target.patience_ps, self._watch.is_answered)
                 self._until(self.target.now_ps + self.target.settle_ps, lambda: False)
             self._put(kind, self._path() | fields)
 
@@ -357,7 +362,7 @@ class Exchange:
 
     def _until(self, end_ps: int, holds: Callable[[], bool]) -> None:
         """Let time pass until a condition holds, at most until `end_ps`."""
-        while not holds() and self.target.now_ps < end_ps:
+        while not holds() and self.target.heard_ps < end_ps:
             self.target.advance(end_ps)
             self._watch.looks()
             if len(self.target.log) > EVENTS_MAX:

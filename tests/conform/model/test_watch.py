@@ -24,7 +24,7 @@ class Sacks:
     """Answers the first packet of data by one SACK."""
 
     name, blind = "sacks", frozenset[str]()
-    patience_ps = settle_ps = now_ps = 0
+    patience_ps = settle_ps = now_ps = heard_ps = 0
     pmtu = 1024
     rtt_ps, rto_ps = 8 * US, 100 * US
     region = dict.fromkeys(("requester", "responder"), (0x1000, 7, 4096))
@@ -78,3 +78,41 @@ def test_an_answer_that_does_not_come_is_missed() -> None:
     silent: Any = type("Silent", (Sacks,), {"send": lambda *_: None})
     names = {breach.rule.name for breach in run(rule, silent, ALWAYS).breaches}
     assert names == {"sacks-come-when-they-are-due", "payloads-are-placed-once"}
+
+
+class Stalled(Sacks):
+    """Answers at once, while the kit is stopped for long between any two of its steps."""
+
+    patience_ps, settle_ps = 20 * US, 3 * US
+
+    def __init__(self, _: Mapping[str, int]) -> None:
+        self._seen_ps = self.heard_ps = 0
+        self.log: list[Event] = []
+        self._came: list[Event] = []
+
+    @property
+    def now_ps(self) -> int:  # type: ignore[override]
+        """The time, which passes."""
+        self._seen_ps += 1000 * US
+        return self._seen_ps
+
+    def send(self, kind: str, given: Mapping[str, int]) -> None:
+        """A packet arrives, and is answered: the kit has not read that yet."""
+        own = {"entropy": given["ev"], "tx_timestamp": given["tx_timestamp"]}
+        self._came.append(Event(0, "sack", {**SACK, **own}))
+        self._came.append(Event(0, "delivered", {"psn": given["psn"], "va": given["va"]}))
+
+    def advance(self, _: int) -> None:
+        """The kit reads what came."""
+        self.heard_ps = self.now_ps
+        self.log += self._came
+        self._came = []
+
+
+def test_what_a_stopped_kit_has_not_read_is_not_missing() -> None:
+    text = "role responder\nrule r\nSays.\nsource: MRC 1.1\n"
+    twice = "send data psn=+0 packet=1/8 a=1\nwait 1us\n"
+    [rule] = script.read("g", text + twice + twice.replace("a=1", "a=1 rtx=1"))
+    target: Any = Stalled
+    missed = {breach.rule.name for breach in run(rule, target, ALWAYS).breaches}
+    assert "sacks-come-when-they-are-due" not in missed

@@ -72,7 +72,7 @@ class Between:
 
     def is_up(self, at_ps: int, plane: int) -> int:
         """Whether a plane was up at both ends, now or as long ago as a packet may take."""
-        since = at_ps - self.target.patience_ps
+        since = at_ps - 2 * self.target.patience_ps  # until it is told, and until that is seen
         now = [m for m in self._masks if m[0] <= since][-1:]
         later = [m for m in self._masks if m[0] > since]
         states = self._masks[-1:] if self.exact else now + later

@@ -34,11 +34,13 @@ class Copies:
         self._lost: list[Copy] = []  # what went again because it was overdue
         self._delivered_ps: dict[int, int] = {}  # by plane
         self._proven: dict[int, Copy] = {}  # by plane: of what has come, the copy that left last
-        self._bad: set[int] = set()  # paths that lost something
+        self._bad: set[int] = set()  # paths that lost something, or were marked
         self._by_plane: Counter[int] = Counter(dict.fromkeys(range(planes), 0))
         self._by_ev: dict[int, Counter[int]] = {}
         self.planes_calm = self.evs_calm = True
         self._refusals = False
+        self._short = 0, 0  # of the last message of one packet: its plane, and the step to it
+        self._steps = 0  # such messages that made the same step
 
     def refused(self, seq: int, ev: int) -> None:
         """A NACK has come."""
@@ -50,6 +52,8 @@ class Copies:
         """A SACK has come, of a packet on this path."""
         self._delivered_ps[ev >> 16] = now_ps
         self.evs_calm = self.evs_calm and not marked
+        if marked:
+            self._bad.add(ev)
 
     def came(self, seqs: set[int]) -> None:
         """Packets are known received; those that were sent once say which path delivers."""
@@ -77,6 +81,15 @@ class Copies:
         self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
         return right
 
+    def begins(self, plane: int) -> dict[str, int]:
+        """A message of one packet leaves alone: how many made the same step between planes."""
+        planes = len(self._by_plane)
+        before, step_before = self._short
+        step = (plane - before) % planes
+        self._steps = self._steps + 1 if step == step_before else 0
+        self._short = plane, step
+        return {"same_steps": self._steps}
+
     def _again(self, before: Copy, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
         """Why a packet goes again, and whether on another plane than the one that lost it."""
         if before.refused or before.trial:
@@ -90,7 +103,12 @@ class Copies:
             self._lost.append(Copy(now_ps, before.ev, before.plane, False, False))
         right = {"reason": int(overdue or beside or down)}
         lately = now_ps - LATELY_RTTS * self._rtt_ps
-        others = [k for k, at in self._delivered_ps.items() if k != before.plane and at > lately]
+        lost = {one.plane: one.at_ps for one in self._lost}
+        others = [
+            k
+            for k, at in self._delivered_ps.items()
+            if k != before.plane and at > max(lately, lost.get(k, 0))
+        ]
         if any(up >> k & 1 for k in others):
             right["same_plane"] = int(p["plane"] == before.plane)
         self._bad.add(before.ev)

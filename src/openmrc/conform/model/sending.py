@@ -9,6 +9,7 @@ from openmrc.conform.events import Event
 from openmrc.conform.model import posted
 from openmrc.conform.model.between import Between
 from openmrc.conform.model.copies import Copies
+from openmrc.conform.model.overdue import Overdue
 from openmrc.conform.model.window import Window
 from openmrc.engine import packet as pk
 from openmrc.units import US
@@ -39,6 +40,7 @@ class Sending:
         if link.exact and rate_bps:
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
         self._copies = Copies(link.planes, target.rtt_ps, link.trims)
+        self._overdue = Overdue(target.rtt_ps, target.rto_ps)
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -54,10 +56,16 @@ class Sending:
         if heard and kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
             self._copies.refused(seq, p.get("entropy", 0))
+            self._overdue.refused(seq)
         elif heard and kind == "sack":
+            seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
+            reflected = seq + p.get("ack_psn_offset", 0)
+            if not p.get("pr"):
+                self._overdue.reflected(reflected, p.get("tx_timestamp", -1), self._link.now_ps)
             self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
         if heard:
             self._copies.came(heard.fresh)
+            self._overdue.shown(heard.fresh, self._link.now_ps)
         if heard and self._window:
             self._clock(self._window, kind, p, heard)
         return {"completions": heard.acked if heard else 0} if self._link.exact else {}
@@ -75,6 +83,13 @@ class Sending:
         if not w or self._link.now_ps <= self._busy_ps + FOLLOWS_PS or q.una == q.new:
             return None
         return {"may_send": int(w.flying < w.bytes - w.spare - 1 and q.may_send)}
+
+    def missing(self) -> dict[str, int] | None:
+        """Of the oldest packet that is missing, what is late."""
+        q, link = self.posted, self._link
+        if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
+            return None
+        return self._overdue.late(q.una, q.new, link.now_ps)
 
     @property
     def is_alone(self) -> bool:
@@ -124,6 +139,9 @@ class Sending:
             if self.posted.packets_beside(seq) < self._link.planes:
                 self._copies.planes_calm = False  # a short message begins with any plane (row 13)
             right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
+            if first and self.posted.packets_beside(seq) == 1 < self._link.planes:
+                right |= self._copies.begins(p["plane"])
+        self._overdue.sends(seq, p, event.at_ps)
         if w := self._window:
             right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + 0.5)}
             w.sends(seq, p, event.at_ps, first)
@@ -145,6 +163,7 @@ class Sending:
         right = self._place(event) | {"known_id": int(p["probe_id"] in self._probe_ids)}
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
+        self._overdue.asks(event.at_ps)
         return right
 
     def on_completion(self, event: Event) -> dict[str, int]:

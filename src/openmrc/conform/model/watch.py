@@ -23,6 +23,7 @@ from openmrc.conform.script import Rule, Step
 from openmrc.conform.sentences import Sentence, read
 
 SENT = "sent"  # the kind of the events of the kit's own packets
+MISSING = "missing"  # a time in which a packet is not received
 UNASKED, IDLE = "unasked", "idle"  # data that nothing followed; a time in which nothing left
 _ANSWERS = ("sack", "nack", "ack", "response")
 _COUNTED = {events.DELIVERED: "placed", events.DONE: "completions", events.RECEIVED: "receives"}
@@ -129,9 +130,21 @@ class Watch:
         if self._sending.is_alone:
             self._check_asked(self._sending.waiting, 0)
             self._sending.waiting = None
-        late = self._link.now_ps - 2 * self._link.target.patience_ps
+        if (missing := self._sending.missing()) is not None:
+            self._check(Event(self._link.now_ps, MISSING, {}), missing)
+        late = self._link.target.heard_ps - 2 * self._link.target.patience_ps
         while self._open and (self._link.exact or self._open[0].event.at_ps < late):
             self._close(self._open.pop(0))
+
+    def is_answered(self) -> bool:
+        """Whether the newest packet that surely brings an answer has brought one, so that nothing
+        before it is on its way.
+        """
+        owed = (
+            one for one in reversed(self._open) if one.right.get("sacks") or one.right.get("nacks")
+        )
+        newest = next(owed, None)
+        return newest is None or any(newest.answers[kind] for kind in ("sack", "nack"))
 
     def _close(self, one: Sent) -> None:
         """The answers to a packet must have come."""

@@ -1,0 +1,47 @@
+"""When the oldest missing packet is late."""
+
+from __future__ import annotations
+
+from openmrc.conform.model.overdue import Overdue
+
+RTT, RTO = 100, 400
+
+
+def two(rtx: int = 0) -> Overdue:
+    """Packets 0 and 1 left, at 0 and at 10, with the stamps 0 and 1."""
+    o = Overdue(RTT, RTO)
+    for seq in range(2):
+        o.sends(seq, {"tx_timestamp": seq, "rtx": rtx}, 10 * seq)
+    return o
+
+
+def test_what_left_before_something_received_is_lost_once_it_is_overdue() -> None:
+    o = two()
+    o.shown({1}, 110)
+    assert o.late(0, 2, 160) == {"lost": 0, "unasked": 0}
+    assert o.late(0, 2, 161) == {"lost": 1, "unasked": 0}
+
+
+def test_where_nothing_says_so_a_probe_asks() -> None:
+    o = two()
+    assert o.late(0, 2, 235) == {"unasked": 0}
+    assert o.late(0, 2, 236) == {"unasked": 1}
+    o.asks(236)
+    assert o.late(0, 2, 237) == {"unasked": 0}
+
+
+def test_a_retransmission_speaks_of_retransmissions_alone() -> None:
+    o = two()
+    o.sends(2, {"tx_timestamp": 9, "rtx": 1}, 20)
+    o.reflected(2, 9, 110)
+    assert "lost" not in o.late(0, 3, 300)
+    o = two(rtx=1)
+    o.reflected(1, 1, 110)
+    assert o.late(0, 2, 300) == {"lost": 1}
+
+
+def test_what_was_refused_waits_for_the_window() -> None:
+    o = two()
+    o.refused(0)
+    o.shown({1}, 110)
+    assert o.late(0, 2, 300) == {}
