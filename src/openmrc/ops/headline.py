@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from openmrc.fabric import places
 from openmrc.say import counted
 
+NIC, SWITCH = re.compile(r"nic \d+"), re.compile(r"(plane \d+) t\d+ \d+")
+FAR = re.compile(r" [-<>] (t\d+ \d+)")
 FLAPS = 3  # times: what was bad twice may have been taken out of service between
 NAMED_MAX = 3  # places in the first line; all are in the list
 DONE_MAX = 8  # lines of what to do
@@ -32,7 +35,7 @@ class Bad(NamedTuple):
     dead: bool
     over: bool
     times: int = 1
-    others: int = 0  # places that it cannot be told from
+    others: tuple[str, ...] = ()  # places that it cannot be told from
     narrow: bool = False
     ends: tuple[str, ...] = ()  # of one link, with their ports
 
@@ -40,6 +43,12 @@ class Bad(NamedTuple):
     def flaps(self) -> bool:
         """Whether it is broken again and again."""
         return self.times >= FLAPS
+
+    @property
+    def device(self) -> str:
+        """The switch or NIC at which it is, whichever of several it is; "" if there is none."""
+        found = set.intersection(*map(_devices, (self.where, *self.others)))
+        return min(found) if self.others and len(found) == 1 else ""
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +95,10 @@ def remedy(it: Bad) -> str:
     """Return what to do at a place."""
     if not it.is_open:
         return NOTHING
+    if it.others and it.device in (it.where, *it.others):
+        kind = "nic" if NIC.fullmatch(it.device) else "switch"
+        first = _exchange(it._replace(where=it.device, kind=kind))
+        return f"{it.device}: {first}; if it stays bad, look at its links"
     if it.others:
         return "find out which it is, by probes (mrc ops agent)"
     if it.narrow:
@@ -116,5 +129,23 @@ def _list(bad: Sequence[Bad], spoken: Callable[[str], str]) -> str:
 
 
 def _named(it: Bad, spoken: Callable[[str], str]) -> str:
-    one_of = f"one of {it.others + 1} places, such as " if it.others else ""
-    return one_of + spoken(it.where)
+    if not it.others:
+        return spoken(it.where)
+    one_of = f"one of {len(it.others) + 1} places"
+    if it.device:
+        return f"{one_of} at {spoken(it.device)}"
+    return f"{one_of}, such as {spoken(it.where)}"
+
+
+def _devices(where: str) -> set[str]:
+    """The switches and NICs at which a place, or each of several, is."""
+    return set.intersection(*(set(_ends(each)) for each in places.split(where)))
+
+
+def _ends(where: str) -> Iterator[str]:
+    if nic := NIC.match(where):
+        yield nic[0]
+    elif switch := SWITCH.match(where):
+        yield switch[0]
+        if far := FAR.search(where):
+            yield f"{switch[1]} {far[1]}"

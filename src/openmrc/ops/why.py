@@ -67,7 +67,7 @@ def _headline(record: Record, found: Sequence[Finding]) -> Headline:
         unknown = f"A path is too narrow (MTU): {narrow[0].partition(':')[0]}."
     bad = [
         Bad(
-            it.where, it.kind, it.dead, it.over, max(it.times, it.downs), len(it.one_of),
+            it.where, it.kind, it.dead, it.over, max(it.times, it.downs), it.one_of,
             it.narrow_bytes > 0, it.ends,
         )
         for it in found
