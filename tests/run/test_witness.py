@@ -270,7 +270,7 @@ def test_nothing_broke_where_nothing_did(
 ) -> None:
     (answer,) = why(healthy, tmp_path, capsys)
     assert answer["nothing_broke"] is True
-    assert answer["text"].endswith("Nothing broke: no path lost a packet.")
+    assert answer["text"].endswith(" No path lost a packet.")
 
 
 def test_congestion_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
