@@ -26,6 +26,7 @@ DEAD = Bad("plane 1 t0 1 > t1 3", "link", dead=True, over=False)
         ({"where": "nic 3 plane 0 > t0, nic 3 plane 1 > t0"}, "replace the transceiver"),
         ({"where": "plane 1 t1 3", "kind": "switch"}, "reboot it"),
         ({"kind": "switch", "dead": False}, "keep traffic off it (deny it), and reboot or replace"),
+        ({"where": "plane 1 t1 *", "kind": "switch"}, "check what its switches share: power"),
         ({"kind": "nic"}, "keep its node out of jobs; reset the NIC, then replace it"),
         ({"kind": "plane"}, "check what its switches share: power, configuration"),
         ({"narrow": True}, "set the MTU of every port on the way"),

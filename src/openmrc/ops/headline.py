@@ -107,6 +107,8 @@ def remedy(it: Bad) -> str:
 
 
 def _exchange(it: Bad) -> str:
+    if it.kind == "switch" and "*" in it.where:
+        return BY_KIND["plane"]
     if it.kind == "switch":
         return "reboot it" if it.dead else "keep traffic off it (deny it), and reboot or replace it"
     if it.kind != "link":
