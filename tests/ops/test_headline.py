@@ -32,6 +32,10 @@ DEAD = Bad("plane 1 t0 1 > t1 3", "link", dead=True, over=False)
         ({"narrow": True}, "set the MTU of every port on the way"),
         ({"others": ("nic 7", "nic 8")}, "find out which it is, by probes (mrc ops agent)"),
         ({"others": ("plane 1 t1 3",)}, "plane 1 t1 3: reboot it; if it stays bad, look at its"),
+        (
+            {"where": "plane 1 t1 3", "others": ("plane 1 t0 1 > t1 3",)},
+            "reboot it; if it stays bad, look at its links",
+        ),
         ({"over": True}, "nothing: it works again"),
         ({"over": True, "times": 3}, "replace the transceiver that sends"),
     ],

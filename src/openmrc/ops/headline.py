@@ -98,7 +98,8 @@ def remedy(it: Bad) -> str:
     if it.others and it.device in (it.where, *it.others):
         kind = "nic" if NIC.fullmatch(it.device) else "switch"
         first = _exchange(it._replace(where=it.device, kind=kind))
-        return f"{it.device}: {first}; if it stays bad, look at its links"
+        named = "" if it.where == it.device else f"{it.device}: "
+        return f"{named}{first}; if it stays bad, look at its links"
     if it.others:
         return "find out which it is, by probes (mrc ops agent)"
     if it.narrow:
