@@ -162,8 +162,10 @@ def _of_history(arguments: argparse.Namespace) -> int:
     except InputError as error:
         raise error.at("--since") from None
     with History(arguments.results, read_only=True) as history:
-        fabric = fabric_of(history, arguments.results) if history.fabric_table() else None
-        named = {} if arguments.names is None else names(arguments.names, fabric)
+        named = {}
+        if arguments.names is not None:
+            fabric = fabric_of(history, arguments.results) if history.fabric_table() else None
+            named = names(arguments.names, fabric)
         answer = tell.of_history(history.places(), ago_us, Spoken(None, named), history.notes())
     if arguments.page is not None:
         _write(arguments.page, of_file(arguments.results))

@@ -15,7 +15,6 @@ FLAPS = 3  # times: what was bad twice may have been taken out of service betwee
 NAMED_MAX = 3  # places in the first line; all are in the list
 DONE_MAX = 8  # lines of what to do
 NOTHING = "nothing: it works again"
-# Where nothing is exchanged, the node that suffers is all that can be kept out.
 BY_KIND = {
     "nic": "keep its node out of jobs; reset the NIC, then replace it",
     "transceiver": "replace the transceiver",

@@ -15,7 +15,7 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.perf.ends import End
-from openmrc.units import NS, US
+from openmrc.units import NS, US, S
 
 ROOM = 2**16  # records of the account, between two looks
 TAKE_S = 0.02  # between two looks at what the engine told
@@ -109,9 +109,9 @@ class Recording:
             derived=derived.as_dict(),
             ideal_ps=perfect_ps(fabric, traffic, scenario.transport(0)),
             now_ps=end_ps,
-            loop_s=end_ps / 1e12,
+            loop_s=end_ps / S,
             bytes_verified=0,
             placed_ps=end_ps,
             testimony=testimony(fabric, traffic, reports, end_ps, rtt_ps),
         )  # fmt: skip
-        Result(scenario, (run,), partial=partial, wall_s=end_ps / 1e12).save(self._directory)
+        Result(scenario, (run,), partial=partial, wall_s=end_ps / S).save(self._directory)

@@ -91,7 +91,7 @@ class Stalled(Sacks):
         self._came: list[Event] = []
 
     @property
-    def now_ps(self) -> int:  # type: ignore[override]
+    def now_ps(self) -> int:  # type: ignore[override]  # the engine has an attribute
         """The time, which passes."""
         self._seen_ps += 1000 * US
         return self._seen_ps

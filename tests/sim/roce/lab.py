@@ -90,6 +90,19 @@ def balanced(world: World) -> World:
     return world
 
 
+def every_message_ends(world: World, look_us: int) -> None:
+    """Run a world to its end: each message completes or fails, and on the way the books balance."""
+    for until in range(0, 400, look_us):
+        world.run(until_ps=until * lab.US)
+        balanced(world)
+    world.run()
+    balanced(world)
+    flows = world.flows()
+    done = flows["done_ps"] >= 0
+    assert (done | flows["failed"]).all()
+    assert flows["bytes"][done].sum() <= world.bytes_verified
+
+
 def all_complete(world: World) -> World:
     """As `lab.all_complete`; and the acknowledgement of the last packet took its way."""
     balanced(lab.all_complete(world))

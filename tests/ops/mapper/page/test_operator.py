@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from openmrc.ops.mapper.history import History
 from openmrc.ops.mapper.server import Controller
 from openmrc.verbs.secret import token
 from tests.ops.mapper.world import small
-from tests.report import browser
 from tests.report.browser import Browser
 
 SECRET = bytes(range(32))
 PLACE = "plane 0 t0 0 - t1 0"
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    if absent := browser.missing():
-        pytest.skip(f"{' and '.join(absent)} not installed: the page was not opened in a browser")
-    with Browser() as one:
-        yield one
 
 
 def act(window: Browser, button: str) -> str:

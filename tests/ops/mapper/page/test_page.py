@@ -4,7 +4,6 @@ draws no healthy link anew, and every place is found by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from openmrc.ops.mapper.history import History, NoteRow, Row
 from openmrc.ops.mapper.page.data import of_history
 from openmrc.ops.mapper.page.html import html
 from openmrc.ops.mapper.tell import of_history as told
-from tests.report import browser
 from tests.report.browser import ENTER, LEFT, Browser
 
 SMALL = multiplane(8, 4, 10**8, 4, 2, 0, 0)
@@ -49,14 +47,6 @@ def page(fabric: Fabric, rows: list[Row], file: Path, **more: Any) -> Path:
     content = of_history(fabric, rows, BEGIN + 60 * MINUTE, "a hall </script>")
     file.write_text(html(content | more))
     return file
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    if absent := browser.missing():
-        pytest.skip(f"{' and '.join(absent)} not installed: the page was not opened in a browser")
-    with Browser() as one:
-        yield one
 
 
 @pytest.mark.parametrize("width", WIDTHS)
