@@ -54,7 +54,7 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
 def _late_steps(steps: pl.DataFrame | None) -> str:
     """How many steps of a training run were late, and what that cost."""
     took = None if steps is None else steps["step_us"].drop_nulls()
-    if took is None or not len(took):
+    if took is None or len(took) < 2:  # one has no others to be late beside
         return ""
     usual = number(took.median())
     late = took.filter(took > LATE * usual)
