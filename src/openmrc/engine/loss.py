@@ -28,7 +28,7 @@ from openmrc.units import S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
-QUERY_DOUBLINGS = 3  # of the probes that are sent at once: 1, 2, 4, then 8
+QUERY_DOUBLINGS = 3  # of the probes that are sent at once, and then of the time between them
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
 
@@ -292,14 +292,16 @@ def first_sent(q, now):
 @inner
 def _query(st, q, now):
     """Send the QP's own probes on the next planes in turn: one at first, then twice as many each
-    time that none is answered. The first of them takes the EV that delivered last on its plane,
-    until all planes were tried; the others random ones. Returns when to probe again (row 8), or
-    when the NIC's budget for such probes allows one (row 11).
+    time that nothing at all is heard, to eight, and then eight after twice as long, to eight times.
+    The first of them takes the EV that delivered last on its plane, until all planes were tried;
+    the others random ones. Returns when to probe again (row 8), or when the NIC's budget for such
+    probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
         return wait
-    wanted = 1 << min(q.queries, QUERY_DOUBLINGS)
+    heard = q.queries > 0 and q.last_heard >= q.query_sent_at
+    wanted = 1 if heard else 1 << min(q.queries, QUERY_DOUBLINGS)
     in_vain = q.queries >= QUERY_DOUBLINGS
     asked = 0
     k = int(q.tail_plane)
@@ -319,8 +321,13 @@ def _query(st, q, now):
             break
     q.asked = asked
     half_epoch = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2
+    if q.epoch > 0:
+        wait = half_epoch
+    else:
+        again = min(max(q.queries - QUERY_DOUBLINGS, 0), QUERY_DOUBLINGS)
+        wait = min(patience(q, 0, now) << again, half_epoch)
     q.queries += 1
-    return now + (min(patience(q, 0, now), half_epoch) if q.epoch == 0 else half_epoch)
+    return now + wait
 
 
 @inner
