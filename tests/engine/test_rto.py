@@ -63,7 +63,7 @@ def test_row_09_an_expiry_covers_hundreds_of_packets_and_charges_once() -> None:
     pair.assert_intact()
     assert pair.q.epoch == 0
     assert pair.q.n_epochs == 1
-    assert pair.sent["rtx"] == 72 + 136, "copies, and what no answer told of in time"
+    assert pair.sent["rtx"] == 72 + 159, "copies, and all of which no answer told in time"
 
 
 def test_row_09_an_expiry_covers_a_burst_that_took_a_while_to_send() -> None:
