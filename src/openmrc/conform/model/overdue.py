@@ -13,6 +13,7 @@ from dataclasses import dataclass
 QUARTER = 1.25  # row 7
 LOST_RTTS = 0.25  # until the window has room for what goes again
 ASKED_RTTS = 1  # until it is the turn of a probe
+ASKS = 3  # in a row and in vain, before the time between them doubles, so often (row 8)
 BATCH = 16  # packets that one SACK may cover (row 5)
 
 
@@ -34,7 +35,7 @@ class Overdue:
         self._last: dict[int, Copy] = {}
         self._evidence_ps = [-1, -1]  # by whether it went again: when what is received left
         self._since_ps = [0, 0]  # and since when that is known
-        self._asked_ps = -1
+        self._asked_ps, self._asks = -1, 0
         self._una, self._una_ps, self._rto_ps = -1, 0, rto_ps
 
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int) -> None:
@@ -47,7 +48,8 @@ class Overdue:
             copy.refused = True
 
     def asks(self, at_ps: int) -> None:
-        """A probe leaves."""
+        """A probe leaves, perhaps beside others."""
+        self._asks += at_ps > self._asked_ps
         self._asked_ps = at_ps
 
     def shown(self, seqs: set[int], now_ps: int) -> None:
@@ -64,6 +66,7 @@ class Overdue:
             self._came(copy, now_ps)
 
     def _came(self, copy: Copy, now_ps: int) -> None:
+        self._asks = 0
         self._longest_ps = max(self._longest_ps, now_ps - copy.at_ps)
         if copy.at_ps > self._evidence_ps[copy.again]:
             self._evidence_ps[copy.again], self._since_ps[copy.again] = copy.at_ps, now_ps
@@ -87,5 +90,6 @@ class Overdue:
             right["lost"] = int(now_ps > since_ps + LOST_RTTS * self._longest_ps)
         if not copy.again and now_ps < self._una_ps + self._rto_ps:  # else epochs pace the probes
             since_ps = max(due_ps, self._asked_ps)
-            right["unasked"] = int(now_ps > since_ps + ASKED_RTTS * self._longest_ps)
+            doubled = min(max(self._asks - ASKS, 0), ASKS)
+            right["unasked"] = int(now_ps > since_ps + (ASKED_RTTS * self._longest_ps << doubled))
         return right
