@@ -22,6 +22,7 @@ FABRICS = {
         'kind = "fat-tree"\ntiers = 3\nnics = 1024\nport_rate = "400Gbps"\n'
         "t0_down = 8\nt0_up = 8\nt1_down = 8\nt1_up = 8"
     ),
+    "8 planes, 32 NICs": 'nics = 32\nplanes = 8\nport_rate = "100Gbps"',
     "8 planes, 512 NICs": 'nics = 512\nplanes = 8\nport_rate = "100Gbps"',
 }
 RULES = {

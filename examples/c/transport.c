@@ -242,8 +242,8 @@ static int path_of_port(const struct endpoint *ep, uint32_t ev)
 static void leave(struct endpoint *ep, int path, uint64_t now)
 {
 	struct path *p = &ep->path[path];
-	if (p->bad || ep->n_paths == 1)
-		return;
+	if (p->bad || ep->n_paths == 1 || !is_usable(ep, p->plane))
+		return;                       /* the losses of a port that is down are the port's */
 	p->bad = 1;
 	p->spacing = ep->base_rtt;
 	p->probe_at = now + p->spacing;

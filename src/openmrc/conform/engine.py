@@ -27,7 +27,6 @@ OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, in addition to th
 QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
-START_PS = 1000 * US  # a newly opened endpoint limits its answers (`plausible`)
 # Settings of `with:` in addition to parameters.
 _ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1, "rtt_us": 8}
 PARAMETERS = {field.name for field in fields(parameters.Variants)}
@@ -53,7 +52,7 @@ class EngineTarget:
         self.pmtu = int(own.setdefault("pmtu", 1024))
         self.st = _state(parameters.Variants(**{"linear_cnt": 2, "exp_cnt": 1, **own}), rooms)
         self._rtt_ps = rooms["rtt_us"] * US
-        self.now_ps = START_PS
+        self.now_ps = 0
         self.log: list[Event] = []
         self.flow_psn = {"requester": FIRST_PSN, "responder": PEER_PSN}
         memory = (REGION_VA, int(self.st.region[0].rkey), REGION_BYTES)

@@ -26,7 +26,8 @@ EVENTS_MAX = 100_000  # of one rule: the limit for a target that never falls sil
 _PART = re.compile(r"(\d+)/(\d+)")
 _OF = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 _BITS = {"tx_timestamp": 16, "psn": 24, "cack_psn": 24, "nack_psn": 24}  # fields that wrap
-_DEFAULT_EV, _DEFAULT_STAMP = 0x0001_0003, 0x0100
+_DEFAULT_EV = 0x0001_0003
+_STAMP_STEP = 0x9E37  # between stamps of the kit: all of 16 bits, and none twice
 
 
 class Target(Protocol):
@@ -235,7 +236,7 @@ class Exchange:
     def _path(self) -> dict[str, int]:
         """The path and the time stamp of a packet, which tell it from the others."""
         self._stamps += 1
-        return {"ev": _DEFAULT_EV, "tx_timestamp": _DEFAULT_STAMP + self._stamps & 0xFFFF}
+        return {"ev": _DEFAULT_EV, "tx_timestamp": self._stamps * _STAMP_STEP & 0xFFFF}
 
     def _data(self, given: dict[str, int], part: int, of: int, at: int) -> dict[str, int]:
         """Fill in the headers of packet `part` of `of` with their correct values."""

@@ -373,6 +373,8 @@ def open_qp(st, qi):
     q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
     q.trimmed_at = q.trimmed_units = LONG_AGO
     q.mpr_now = q.rx_mpr
+    if st.config[0].guarded:
+        st.guard[qi].answers_at = LONG_AGO  # it begins with all the answers at once (plausible.py)
     ev.begin(st, q)
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]

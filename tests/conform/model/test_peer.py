@@ -27,6 +27,22 @@ def test_a_requester_sends_until_all_has_come() -> None:
     assert kinds["probe"] > 0
 
 
+def test_messages_reach_both_ends_of_the_region_and_may_be_empty_and_copies_come_late() -> None:
+    held = Received(TOLD)
+    va, _, room = TOLD.region
+    begins, ends, late = set[int](), set[int](), 0
+    for kind, p in Requester(TOLD, Network(seed=4, twice=30), 1, 1).packets(900, held):
+        if kind == "data":
+            late += held.now.high - held.sequence(p["psn"]) > 1 and p["rtx"]
+            held.take(p)
+            begins |= {p["va"]} if p["length"] else set()
+            ends |= {p["va"] + p["length"]}
+            ends |= {-1} if p["va"] == va + room and p["length"] == 0 else set()
+    assert va in begins
+    assert {va + room, -1} <= ends
+    assert late > 10
+
+
 def data(psn: int, **more: int) -> Event:
     fields = {"psn": psn, "opcode": 0xCA, "va": 0, "dma_length": 8, "length": 8, "ev": 5}
     return Event(0, "data", fields | {"plane": 1, "tx_timestamp": 9, "no_trim": 0} | more)

@@ -16,7 +16,7 @@ SACK = {
     "pr": 0, "ack_psn_offset": 0, "cack_psn": 0, "psn": 0, "sack_offset": 1, "sack_bitmap": 0,
     "m": 0, "mpr": 0, "ooo_count": 0, "rcvd_bytes": 5, "rcv_cwnd_pen": 0, "restore_cwnd": 0,
     "class": pk.CLASS_CONTROL, "plane": 1, "ev": 0x1_0003, "entropy": 0x1_0003,
-    "tx_timestamp": 0x101,
+    "tx_timestamp": 0x9E37,
 }  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_each_field_of_an_answer_has_its_rule() -> None:
         ("mpr", 4, "every-sack-tells-the-window"),
         ("restore_cwnd", 1, "no-penalty-is-made-up"),
         ("entropy", 5, "every-answer-reflects-its-packet"),
-        ("tx_timestamp", 0x102, "every-answer-reflects-its-packet"),
+        ("tx_timestamp", 0x9E38, "every-answer-reflects-its-packet"),
         ("ack_psn_offset", 1, "every-sack-names-its-packet"),
         ("class", pk.CLASS_DATA, "answers-are-in-the-control-class"),
         ("plane", 0, "answers-take-turns-of-planes"),

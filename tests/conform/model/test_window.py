@@ -46,9 +46,50 @@ def test_a_sample_names_its_copy() -> None:
     assert w.sample(5, own | {"pr": 1}, 1, T) is None
     header = {"ack_psn_offset": 2, "sack_offset": 1, "sack_bitmap": 0b1}
     assert w.sample(5, own | header, 1, T) is None
-    w.acked({5}, 1)
+    w.acked({5}, 1, T)
     assert w.sample(5, own, 2, T) is None  # a second copy
     w.sends(6, {"length": 1024, "tx_timestamp": 600, "rtx": 1, "ev": 1}, T, first=False)
     assert w.sample(6, own | {"tx_timestamp": 6}, 1, 2 * T) is None
     assert w.sample(6, own | {"tx_timestamp": 600}, 1, 2 * T) == T
     assert w.sample(7, own, 1, 2 * T) is None  # a retransmission overtook it
+
+
+def again(seq: int) -> dict[str, int]:
+    return {"length": 1024, "tx_timestamp": 600 + seq, "rtx": 1, "ev": 1}
+
+
+def test_each_loss_takes_a_packet_and_those_of_a_round_trip_at_most_half() -> None:
+    w = window()
+    for seq in range(67):
+        assert w.lost(seq, False, 2 * T)
+        w.sends(seq, again(seq), 2 * T, first=False)
+    assert (w.bytes, w.flying) == (150_000 - 67 * 1112, 100 * 1112)
+    assert not w.lost(67, False, 2 * T)
+
+
+def test_a_plane_that_loses_alone_takes_one() -> None:
+    w = window()
+    w.lost(3, True, 2 * T)
+    w.lost(4, True, 2 * T)
+    assert w.bytes == 150_000 - 1112
+
+
+@pytest.mark.parametrize("how", ["the echo of an earlier copy", "too early"])
+def test_a_false_alarm_gives_it_back(how: str) -> None:
+    w = window()
+    w.lost(6, False, 2 * T)
+    w.sends(6, again(6), 2 * T, first=False)
+    if how == "too early":
+        w.acked({6}, 1, 2 * T + T // 2 - 1)
+    else:
+        assert w.sample(6, {"ack_psn_offset": 0, "tx_timestamp": 6}, 1, 3 * T) is None
+    assert w.bytes == 150_000
+
+
+def test_what_goes_again_and_comes_costs_its_packet() -> None:
+    w = window()
+    w.lost(6, False, 2 * T)
+    w.sends(6, again(6), 2 * T, first=False)
+    w.acked({6}, 1, 3 * T)
+    assert w.sample(6, {"ack_psn_offset": 0, "tx_timestamp": 606}, 1, 3 * T) == T
+    assert w.bytes == 150_000 - 1112

@@ -19,6 +19,7 @@ from openmrc.conform.model.received import HEADER, MESSAGES, PLACED, Received, T
 from openmrc.engine import packet as pk
 
 Packet = tuple[str, dict[str, int]]  # kind and fields
+COPY_ARRIVES = 0.1  # the chance that the next packet is the oldest copy that the network holds
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,11 @@ class Requester:
         last = held.now.high + len(of)
         first = last - len(of) + 1
         waiting, sent = list(range(first, last + 1)), set[int]()
-        while waiting:
+        copies: list[Packet] = []  # that the network still holds
+        while waiting or copies:
+            if copies and (not waiting or dice.random() < COPY_ARRIVES):
+                yield copies.pop(0)
+                continue
             seq = self._next(waiting, of, first, held)
             waiting.remove(seq)
             if held.has(seq):
@@ -181,7 +186,7 @@ class Requester:
                 p["ce"] = 1
             yield "data", p
             if dice.random() * 100 < net.twice:
-                yield "data", p | {"rtx": 1, "a": 1}
+                copies.append(("data", p | {"rtx": 1, "a": 1}))
 
     def _next(
         self, waiting: list[int], of: list[dict[str, int]], first: int, held: Received
@@ -206,9 +211,10 @@ class Requester:
         end = seq + n
         while seq < end:
             size = dice.choice([1, 1, 2, 3, dice.randrange(4, 40)])
-            length = max(size * pmtu - dice.choice([0, 0, 1, 3, pmtu // 2, pmtu - 1]), 0)
+            less = dice.choice([0, 0, 1, 3, pmtu // 2, pmtu - 1, pmtu])
+            length = size * pmtu - (less if size == 1 else less % pmtu)
             imm = dice.randrange(1 << 32) if dice.random() < 0.2 else None
-            at = va + dice.randrange(0, room - size * pmtu)
+            at = va + dice.choice([0, room - length, dice.randrange(room - length + 1)])
             for k in range(size):
                 last = k == size - 1
                 packet = {

@@ -88,6 +88,11 @@ class Posted:
         return self.told.first_psn + sequence & pk.PSN_MASK
 
     @property
+    def waits(self) -> bool:
+        """Whether anything was posted that has not left."""
+        return self.new < len(self._of)
+
+    @property
     def may_send(self) -> bool:
         """Whether there is a new packet that MPR and the limit of immediates have room for."""
         if self.ended or self.new >= min(len(self._of), self.una + self.mpr):

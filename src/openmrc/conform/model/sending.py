@@ -14,7 +14,9 @@ from openmrc.conform.model.window import Window
 from openmrc.engine import packet as pk
 from openmrc.units import US
 
-FOLLOWS_PS = 2 * US  # a packet that could follow has followed by then (in virtual time)
+# In virtual time a packet that could follow has followed by then, and one that an answer lets go
+# has left, while answers come one after the other.
+FOLLOWS_PS, LEAVES_PS = 2 * US, US // 4
 
 
 class Sending:
@@ -80,9 +82,9 @@ class Sending:
         may be about to.
         """
         w, q = self._window, self.posted
-        if not w or self._link.now_ps <= self._busy_ps + FOLLOWS_PS or q.una == q.new:
+        if not w or self._link.now_ps <= self._busy_ps + LEAVES_PS or q.una == q.new:
             return None
-        return {"may_send": int(w.flying < w.bytes - w.spare - 1 and q.may_send)}
+        return {"may_send": int(w.flying < w.bytes - w.spare - w.unsure - 1 and q.may_send)}
 
     def missing(self) -> dict[str, int] | None:
         """Of the oldest packet that is missing, what is late."""
@@ -115,13 +117,13 @@ class Sending:
             return
         w.hears(now)
         if kind == "ack":
-            w.acked(heard.fresh, heard.units)
+            w.acked(heard.fresh, heard.units, now)
             return
         if p.get("rcv_cwnd_pen") or p.get("restore_cwnd"):
             self._window = None
         cack = q.sequence(p["cack_psn"], q.una - 1)
         rtt = w.sample(cack + p.get("ack_psn_offset", 0), p, heard.said, now)
-        w.acked(heard.fresh, heard.units)
+        w.acked(heard.fresh, heard.units, now)
         w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now)
 
     # --- what it does
@@ -134,7 +136,7 @@ class Sending:
         right = self.posted.sends(p) | self._place(event)
         self._busy_ps = event.at_ps
         if self._window and p["rtx"] and self._window.flies(seq):
-            self._window = None  # it was judged lost, or is in doubt
+            self._lose(self._window, seq, event.at_ps)
         if self._link.exact:
             if self.posted.packets_beside(seq) < self._link.planes:
                 self._copies.planes_calm = False  # a short message begins with any plane (row 13)
@@ -143,7 +145,7 @@ class Sending:
                 right |= self._copies.begins(p["plane"])
         self._overdue.sends(seq, p, event.at_ps)
         if w := self._window:
-            right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + 0.5)}
+            right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + w.unsure + 0.5)}
             w.sends(seq, p, event.at_ps, first)
         if self._link.exact:
             self.waiting = None if p["a"] or p["rtx"] else event
@@ -156,6 +158,14 @@ class Sending:
             unsure |= {"window"} if self._link.with_.get("dynamic_mpr") else set()
             right = {name: value for name, value in right.items() if name not in unsure}
         return right
+
+    def _lose(self, w: Window, seq: int, now_ps: int) -> None:
+        """A packet in flight goes again. While more waits to be sent it was judged lost; at the end
+        it may be in doubt, and after an RTO all may be lost: then the window is not known.
+        """
+        sure = self.posted.waits and w.age(seq, now_ps) < self._link.target.rto_ps
+        if not (sure and w.lost(seq, self._link.planes > 1, now_ps)):
+            self._window = None
 
     def on_probe(self, event: Event) -> dict[str, int]:
         """A probe leaves."""

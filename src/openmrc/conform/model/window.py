@@ -1,5 +1,5 @@
 """The window of a requester by NSCC (MRC 4.6, 4.9): how many bytes may be in flight, by the answers
-that it has had. It is known as long as no packet is judged lost, which depends on more than these.
+that it has had, and by what it sends again as lost while more waits to be sent.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Copy:
     nominal: int
     again: bool
     flies: bool = True
+    cut: int = 0  # bytes that the window lost because the copy before this one was lost
 
 
 class Window:
@@ -37,13 +38,18 @@ class Window:
         self.bytes = self.largest
         self.flying = 0
         self._last: dict[int, Copy] = {}  # by sequence
+        self.unsure = 0  # what is lost, and waits, may be a short packet: all count as whole ones
+        self._taken = 0  # bytes, for the packet that leaves next
         self._known: dict[int, int] = {}  # of what is received: the units of who said so
         self._sum = self._achieved = self._ignored = self._to_ignore = self._since = 0.0
         self._average = self._calm = 0.0
         self._fast = self._alarm = False
         self._period_ends, self._adjusted, self._cut, self._again_at = 0, LONG_AGO, LONG_AGO, -1
+        self._cuts_from, self._least = LONG_AGO, 0.0  # losses of a round trip take at most half
+        self._lost_plane = -1
         self._answer_at: int | None = None
         self._quiet = LONG_AGO, LONG_AGO
+        self._shortest = -LONG_AGO  # round trip
 
     def usable(self, rate_bps: int) -> None:
         """The rate of the planes that are up: every constant follows from it and from T."""
@@ -65,23 +71,51 @@ class Window:
         if first:
             self._answer_at = None
         nominal, stamp, again = p["length"] + OVERHEAD, p["tx_timestamp"], bool(p["rtx"])
-        self._last[seq] = Copy(at_ps, stamp, p["ev"], nominal, again)
+        self._last[seq] = Copy(at_ps, stamp, p["ev"], nominal, again, cut=self._taken)
         self.flying += nominal
+        self._taken = 0
+
+    def lost(self, seq: int, several: bool, now_ps: int) -> bool:
+        """A packet in flight is about to go again: it was judged lost (row 7). False if the window
+        is not known any more, because not all losses of a round trip can have cut it.
+        """
+        copy = self._last[seq]
+        self.refused(seq)
+        plane, before = copy.ev >> 16, self._lost_plane
+        self._lost_plane = plane
+        if plane == before and several:
+            return True  # a plane that loses alone is broken
+        if now_ps - self._cuts_from > self._base:
+            self._cuts_from, self._least = now_ps, max(self.bytes / 2, self.packet)
+        self._taken = self.unsure = self.packet
+        self.bytes -= self.packet
+        return self.bytes > self._least
 
     def flies(self, seq: int) -> bool:
         """Whether the last copy of a packet is in flight."""
         return seq in self._last and self._last[seq].flies
+
+    def age(self, seq: int, now_ps: int) -> int:
+        """For how long the last copy of a packet has been under way, ps."""
+        return now_ps - self._last[seq].at_ps
 
     def answers(self, seq: int, ev: int) -> bool:
         """Whether a NACK that reflects this EV speaks of the copy in flight."""
         copy = self._last.get(seq)
         return copy is not None and copy.flies and (not copy.again or copy.ev == ev)
 
-    def acked(self, seqs: set[int], units: int) -> None:
+    def acked(self, seqs: set[int], units: int, now_ps: int) -> None:
         """An answer that knows of so many bytes showed these received for the first time."""
         for seq in seqs:
+            copy = self._last.get(seq)
+            if copy and copy.flies and now_ps - copy.at_ps < min(self._base, self._shortest) // 2:
+                self._give_back(copy)
             self.refused(seq)
             self._known[seq] = units
+
+    def _give_back(self, copy: Copy) -> None:
+        """A false alarm: the copy before this one was not lost (row 7)."""
+        self.bytes, copy.cut = min(self.bytes + copy.cut, self.largest), 0
 
     def hears(self, now_ps: int) -> None:
         """An answer has come: a long time without is no queue."""
@@ -116,12 +150,14 @@ class Window:
         header = p.get("ack_psn_offset", 0) > 0 and 0 <= place < 64
         header = header and not p.get("sack_bitmap", 0) >> place & 1
         second = units - self._known.get(seq, units) > 0
-        if copy is None or header or second or p.get("pr"):
+        if copy is None or header or p.get("pr"):
             return None
-        rtt = now_ps - copy.at_ps
+        rtt, latest = now_ps - copy.at_ps, not copy.again or p["tx_timestamp"] == copy.stamp
+        if second or not latest:
+            self._give_back(copy)
+            return None
+        self._shortest = min(self._shortest, rtt)
         if copy.again:
-            if p["tx_timestamp"] != copy.stamp:
-                return None
             self._again_at = max(self._again_at, copy.at_ps)
         elif copy.at_ps < self._again_at:
             return None
