@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from openmrc.errors import OpenMrcError
 from openmrc.torch import call
 from openmrc.torch.agreement import RECEIVING, SENDING, SENT, Agreement
@@ -35,6 +37,7 @@ from openmrc.torch.pair import (
 from openmrc.torch.running import Running
 from openmrc.torch.shared import Shared
 from openmrc.verbs.cq import WorkCompletion
+from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import Opcode, Status
 
 SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
@@ -68,6 +71,7 @@ class Matching:
         self._waiting_ready: deque[Transfer] = deque()
         self._writing: dict[int, Transfer] = {}
         self._lingering: dict[int, Any] = {}  # memory of writes whose operation has failed
+        self._abandoned: dict[int, MemoryRegion] = {}  # where writes of failed ones land
         self._of_anybody: dict[tuple[int, int], deque[Transfer]] = {}
         self._sent_seq: dict[tuple[int, int, int], int] = {}
         self._received_seq: dict[tuple[int, int, int], int] = {}
@@ -234,6 +238,8 @@ class Matching:
         if number is not None:
             if (t := self._placed.pop(number, None)) is not None:
                 self._on_placed(t)
+            elif (room := self._abandoned.pop(number, None)) is not None:
+                room.dereg()
         elif header is not None and data is not None:
             self.on_header(pair.peer, header, data)
             pair.emptied()
@@ -355,8 +361,9 @@ class Matching:
                     pair.keep(number)
                 elif numbered is self._writing:  # the device still reads it
                     self._lingering[number] = (t.data, t.op.keep)
-        if t.exposed is not None:
-            t.exposed.dereg()
+                elif t.exposed is not None:  # its peer may be writing
+                    t.exposed.rereg(np.empty(t.data.nbytes, np.uint8))
+                    self._abandoned[number] = t.exposed
 
     def left(self, peer: int, placed: int, error: BaseException) -> None:
         """A peer left after it had received so many large messages: what it sent has arrived, and
