@@ -100,7 +100,6 @@ def unwanted(rank: int, n: int) -> None:
         assert (x == k).all()
         kept = group._world.progress.matching._kept[0]
         assert kept <= KEPT_MAX + SLOTS * SLOT + EAGER  # a ring, and one that waits for room
-    assert kept == 0
 
 
 def groups_and_objects(rank: int, n: int) -> None:

@@ -75,6 +75,7 @@ def test_who_keeps_much_holds_its_peer_back_until_half_is_gone(ends: tuple[Progr
         assert progress.matching.receive(_op(), 0, _key(number), into).done
         assert into.all()
         assert peer.kinds() == ([(HOLD, 0)] if number == FITS // 2 else [])
+    assert progress.matching._kept[0] == 0
 
 
 def test_who_is_held_back_or_finds_no_room_asks_first(ends: tuple[Progress, Peer]) -> None:
