@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from openmrc.engine.parameters import BURST_MAX, PLANES_MAX
+from openmrc.engine.parameters import PLANES_MAX
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.dscp import Dscps
@@ -37,7 +37,7 @@ def planes_of(reach: Sequence[Reach]) -> list[str]:
 
 def _burst(pmtu: int) -> int:
     """As many packets as the kernel takes in one datagram, which it segments."""
-    return min(ip.DATAGRAM_MAX // mtu_for(pmtu), BURST_MAX)
+    return min(ip.DATAGRAM_MAX // mtu_for(pmtu), ip.SEGMENTS_MAX)
 
 
 @contextlib.contextmanager
