@@ -6,6 +6,7 @@ from itertools import groupby
 
 import pytest
 
+from openmrc.engine import packet as pk
 from openmrc.engine.endpoint import next_packet
 from openmrc.engine.ev import SKIP
 from tests.engine.pair import Pair
@@ -74,6 +75,26 @@ def test_a_burst_ends_where_its_port_is_busy_or_its_path_goes() -> None:
     at = next(k for k in range(4) if p.ev(plane, k) == begun[0][1])
     p.path(plane, at).state = SKIP  # it was marked
     assert taken(p, 1, 1 << plane)[0] not in begun
+
+
+@pytest.mark.parametrize(
+    ("window", "queued", "needed", "sent"),
+    [
+        (64, 200, 8, 4),  # a burst of 4 for each of two planes, and the first goes
+        (16, 200, 4, 2),  # of a small window a quarter
+        (64, 66, 6, 6),  # what is left to send
+    ],
+)
+def test_a_full_window_opens_by_a_burst(window: int, queued: int, needed: int, sent: int) -> None:
+    p = pair(4)
+    p.q.cwnd = window * p.q.pkt
+    p.post(queued * 4096, pump=False)
+    assert window - needed < len(taken(p, queued)) <= window
+    assert p.scratch.flag_bits & pk.ACK_REQ  # its answer opens the window
+    p.q.inflight = (window - needed + 1) * p.q.pkt
+    assert taken(p, queued) == []
+    p.q.inflight -= p.q.pkt
+    assert len(taken(p, queued)) == sent
 
 
 def test_everything_arrives_as_without_bursts() -> None:

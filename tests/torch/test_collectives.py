@@ -11,9 +11,11 @@ pytest.importorskip("torch", reason="the extra openmrc[torch] is not installed")
 import torch
 import torch.distributed as dist
 
+from openmrc.torch.matching import KEPT_MAX
+from openmrc.torch.pair import EAGER, SLOT, SLOTS
 from tests.torch.ranks import run
 
-SIZES = (0, 1, 1000, 3001, 300_001)  # nothing, slots, rooms, in place
+SIZES = (0, 1, 1000, 30_001, 300_001)  # nothing, slots, several, in place
 
 
 def _values(rank: int, size: int, dtype: torch.dtype) -> Any:
@@ -68,9 +70,9 @@ def point_to_point(rank: int, n: int) -> None:
         assert (into == right).all()
     if rank:  # small and large, of anybody
         dist.send(torch.full((2,), float(rank)), 0)
-        dist.send(torch.full((1 << 15,), float(rank)), 0, tag=7)
+        dist.send(torch.full((1 << 17,), float(rank)), 0, tag=7)
     else:
-        for size, tag in ((2, 0), (1 << 15, 7)):
+        for size, tag in ((2, 0), (1 << 17, 7)):
             seen = set()
             for _ in range(n - 1):
                 x = torch.zeros(size)
@@ -78,6 +80,26 @@ def point_to_point(rank: int, n: int) -> None:
                 assert (x == x[0]).all()
                 assert int(x[0]) in seen
             assert seen == set(range(1, n))
+
+
+def unwanted(rank: int, n: int) -> None:
+    """Rank 0 sends three times as much as is kept, and rank 1 wants the last message first."""
+    count, size = 3 * KEPT_MAX >> 16, 1 << 14
+    if rank == 0:
+        work = [dist.isend(torch.full((size,), float(k)), 1, tag=k) for k in range(count)]
+        for one in work:
+            assert one is not None
+            one.wait()
+        return
+    if rank > 1:
+        return
+    group: Any = dist.group.WORLD
+    for k in reversed(range(count)):
+        x = torch.zeros(size)
+        dist.recv(x, 0, tag=k)
+        assert (x == k).all()
+        kept = group._world.progress.matching._kept[0]
+        assert kept <= KEPT_MAX + SLOTS * SLOT + EAGER  # a ring, and one that waits for room
 
 
 def groups_and_objects(rank: int, n: int) -> None:
@@ -108,6 +130,7 @@ def groups_and_objects(rank: int, n: int) -> None:
 def everything(rank: int, n: int) -> None:
     all_collectives(rank, n)
     point_to_point(rank, n)
+    unwanted(rank, n)
     groups_and_objects(rank, n)
 
 

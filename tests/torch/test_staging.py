@@ -197,7 +197,7 @@ CASES: list[Case] = [
     _all_to_all,
     _message,
 ]
-SIZES = (2, 600, 20_000)  # elements; the last is beyond `EAGER`
+SIZES = (2, 600, 80_000)  # elements; the last is beyond `EAGER`
 
 
 @dataclass(frozen=True)

@@ -141,3 +141,10 @@ def test_nothing_is_left_open(tmp_path: Any) -> None:
         Device.on_network(["127.0.1.1"], qps=2, pmtu=1000)
     assert len(os.listdir("/proc/self/fd")) == before
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize(("pmtu", "packets"), [(8192, 7), (4096, 15), (1024, 55)])
+def test_a_burst_fills_a_datagram(pmtu: int, packets: int) -> None:
+    with Device.on_network(["127.0.3.1"], **LIMITS, pmtu=pmtu) as device:
+        assert device._host.limits.burst == packets
+        assert device._host.ep.ctl[0].tx_most == max(packets, 16)

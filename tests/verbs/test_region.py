@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from openmrc.errors import InputError
 from tests.live.two import PATIENCE_S, connected
 
 N, TURNS = 100_000, 40
@@ -53,3 +54,18 @@ def test_threads_that_register_neither_wait_for_ever_nor_take_each_others_place(
         assert len(keys) == 4 * 4 * TURNS
         assert len(set(keys)) > len(keys) - 3  # of 2^26, drawn: two of these runs' may be alike
         assert room.buffer == source.buffer
+
+
+def test_what_a_peer_writes_late_goes_to_other_memory() -> None:
+    with connected() as (a, b):
+        source = a.device.reg_mr(bytearray(b"x" * N))
+        first, second = bytearray(N), bytearray(N)
+        sink = b.device.reg_mr(first)
+        there = sink.remote
+        with pytest.raises(InputError, match=r"100000 bytes, never sent from"):
+            sink.rereg(bytearray(N - 1))
+        sink.rereg(second)
+        a.qp.post_write(0, source, remote_addr=there.addr, rkey=there.rkey)
+        assert a.cq.wait(1, PATIENCE_S)
+        assert first == bytes(N)
+        assert second == b"x" * N

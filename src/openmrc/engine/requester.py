@@ -98,7 +98,7 @@ def _next_is_new(st, q):
     """True if a new packet may be sent: queued data, room in the PSN window, room for its immediate
     (MRC 1.3, 1.5).
     """
-    if q.nxt >= q.seq_end or q.nxt >= q.una + q.mpr:
+    if q.nxt >= q.seq_end or q.nxt >= q.una + q.mpr or rotation.waits_for_burst(st, q):
         return False
     m = st.message[q.msg0 + (q.msg_cur & q.msg_mask)]
     return m.has_imm == 0 or q.nxt > m.first_seq or q.wimm_open < st.config[0].max_wimm

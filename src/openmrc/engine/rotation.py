@@ -38,6 +38,7 @@ ARRIVALS = 2
 VIEW_RTTS = 2
 EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
 TURNS_MAX = 127  # a field of one byte
+BURST_SHARE = 0.25  # of the window: what is left keeps the paths busy while a burst waits for room
 SQUARED = SKIP_TURNS["squared"]
 
 
@@ -225,6 +226,18 @@ def carried_on(st, q, free_ports):
         q.burst_left = 0
         return -1
     return int(q.burst_ev)
+
+
+@inlined
+def waits_for_burst(st, q):
+    """Whether the window has too little room for a burst on each plane to begin. One that has been
+    full opens by a few packets at a time, and each time would be a burst of its own.
+    """
+    most = st.config[0].burst
+    if most <= 1 or q.burst_left > 0:
+        return False
+    wanted = min(most * int(q.n_planes), q.seq_end - q.nxt) * q.pkt
+    return q.cwnd - q.inflight < min(wanted, BURST_SHARE * q.cwnd)
 
 
 @inner

@@ -27,7 +27,7 @@ CONFIRMING = (1 << 32) - 1  # a step that no algorithm has
 VARIABLE = "OPENMRC_ALL_REDUCE"
 DIRECT_RANKS_MAX = 8
 # Every rank sends all to all others: between two as much as a ring carries, in half the steps.
-DIRECT_BYTES_MAX, DIRECT_BYTES_OF_TWO = 3 * EAGER, 1 << 20
+DIRECT_BYTES_MAX, DIRECT_BYTES_OF_TWO = 3 << 16, 1 << 20
 TREE_BYTES_MAX = 1 << 16
 
 

@@ -487,7 +487,7 @@ def _equal(tensor: torch.Tensor, n: int) -> Whole:
 
 def _split(tensor: torch.Tensor, sizes: Any, n: int) -> Whole:
     """A tensor split along its first dimension."""
-    rows = len(tensor)
+    rows = tensor.shape[0]
     if not sizes:
         if rows % n:
             raise InputError(f"first dimension {rows}: cannot be divided among {n} ranks")

@@ -1,7 +1,10 @@
 """Which message belongs to which send or receive.
 
 A message is known by its key at both ends, so operations of many groups share one queue pair, and
-their order never matters. Large messages wait until their receiver is ready; none is buffered.
+their order never matters. Small messages are sent unasked, and one that is not wanted yet is kept;
+a peer of which so much is kept that it must HOLD asks first, as for a large one, and so does who
+finds that another message waits for room. Large messages wait until their receiver is ready; none
+is buffered.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from openmrc.errors import OpenMrcError
 from openmrc.torch import call
 from openmrc.torch.agreement import RECEIVING, SENDING, SENT, Agreement
@@ -19,7 +24,7 @@ from openmrc.torch.operation import Operation, Transfer
 from openmrc.torch.pair import (
     COPIED,
     DATA,
-    EAGER,
+    HOLD,
     OFFER,
     PING,
     PLACED_MAX,
@@ -32,11 +37,12 @@ from openmrc.torch.pair import (
 from openmrc.torch.running import Running
 from openmrc.torch.shared import Shared
 from openmrc.verbs.cq import WorkCompletion
+from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import Opcode, Status
 
 SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
 LONG = 1 << 20
-IN_PLACE = 1 << 18  # from this size on a receive gets a registration of its own
+KEPT_MAX = 4 << 20  # bytes that are kept of a peer, and what is under way by then
 
 
 class Matching:
@@ -55,6 +61,9 @@ class Matching:
         self.on_broken: Callable[[Pair, Status], None] = lambda pair, status: None
         self._expected: dict[tuple[int, Key], Transfer] = {}
         self._unexpected: dict[tuple[int, Key], tuple[Header, bytes]] = {}
+        self._kept: dict[int, int] = {}  # bytes of those, by peer
+        self._told_to_hold: set[int] = set()
+        self._must_hold: set[int] = set()  # peers that have said so
         self._sends: dict[tuple[int, Key], Transfer] = {}
         self._ready: dict[tuple[int, Key], Header] = {}
         self._offers: dict[tuple[int, Key], Header] = {}
@@ -62,6 +71,7 @@ class Matching:
         self._waiting_ready: deque[Transfer] = deque()
         self._writing: dict[int, Transfer] = {}
         self._lingering: dict[int, Any] = {}  # memory of writes whose operation has failed
+        self._abandoned: dict[int, MemoryRegion] = {}  # where writes of failed ones land
         self._of_anybody: dict[tuple[int, int], deque[Transfer]] = {}
         self._sent_seq: dict[tuple[int, int, int], int] = {}
         self._received_seq: dict[tuple[int, int, int], int] = {}
@@ -79,16 +89,17 @@ class Matching:
     # --- sends and receives, called by operations
 
     def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
-        """Send; `data` may change when it returns, if there are up to `EAGER` bytes, which are sent
-        unasked, and else when it is complete. A sender of more than `COPIED` waits for room.
+        """Send; `data` may change when it is complete: at once, if it is sent unasked, up to the
+        pair's `eager` bytes. A sender of more than `COPIED` waits for room.
         """
         t = self._transfer(op, peer, key, data)
-        n = len(data)
-        if n <= EAGER:
+        n, pair = len(data), self.pairs[peer]
+        small = n <= pair.eager
+        if n == 0 or (small and peer not in self._must_hold and not pair.full):
             t.done = True
             if peer in self._running.departed:  # it has received all that it needs
                 return t
-            header, pair = Header(DATA, key, n, 0, 0, 0, op.call), self.pairs[peer]
+            header = Header(DATA, key, n, 0, 0, 0, op.call)
             if n <= COPIED:
                 pair.send(header, data)
             elif not pair.send(header, data, partial(self._running.over, t)):
@@ -98,8 +109,8 @@ class Matching:
         if peer in self._running.departed:
             raise self._running.departed[peer]
         op.live.add(t)
-        if key.lane:  # announces the message to a receive from any rank
-            self.pairs[peer].send(Header(OFFER, key, data.nbytes, call=op.call))
+        if key.lane or small:  # for a receive from any rank, or one that does not ask
+            pair.send(Header(OFFER, key, n, call=op.call))
         at = (peer, key)
         if at in self._ready:
             self._write(t, self._ready.pop(at))
@@ -133,6 +144,7 @@ class Matching:
         t = self._transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
+            self._keep(peer, -early[0].n)
             self._deliver(t, *early)
             return t
         if peer in self._running.departed:
@@ -142,7 +154,7 @@ class Matching:
         offer = self._offers.pop(at, None)
         if offer is not None and not self._fits(t, offer):
             return t
-        if data.nbytes > EAGER:
+        if offer is not None or data.nbytes > self.pairs[peer].eager:
             self._invite(t)
         return t
 
@@ -176,9 +188,7 @@ class Matching:
         if isinstance(pair, Shared):
             pair.send(Header(READY, t.key, n, 0, 0, self._numbers, t.op.call))
             return
-        t.room = n < IN_PLACE
-        told = pair.rooms.take(n) if t.room else pair.device.reg_mr(t.data)
-        t.exposed = told
+        t.exposed = told = pair.device.reg_mr(t.data)
         pair.send(Header(READY, t.key, n, told.addr, told.rkey, self._numbers, t.op.call))
 
     def _write(self, t: Transfer, to: Header) -> None:
@@ -228,6 +238,8 @@ class Matching:
         if number is not None:
             if (t := self._placed.pop(number, None)) is not None:
                 self._on_placed(t)
+            elif (room := self._abandoned.pop(number, None)) is not None:
+                room.dereg()
         elif header is not None and data is not None:
             self.on_header(pair.peer, header, data)
             pair.emptied()
@@ -248,12 +260,7 @@ class Matching:
 
     def _on_placed(self, t: Transfer) -> None:
         self._expected.pop((t.peer, t.key), None)
-        if t.room and t.exposed is not None:
-            t.data[:] = t.exposed.view[: t.data.nbytes]
-            pair = self.pairs[t.peer]
-            assert isinstance(pair, Pair)
-            pair.rooms.give(t.exposed)
-        elif t.exposed is not None:
+        if t.exposed is not None:
             t.exposed.dereg()
         t.exposed = None
         self._running.over(t)
@@ -268,6 +275,8 @@ class Matching:
         kind = h.kind
         if kind == REFUSED:
             self._on_refused(peer, h, bytes(data).decode(errors="replace"))
+        elif kind == HOLD:
+            (self._must_hold.add if h.number else self._must_hold.discard)(peer)
         elif kind == PING or not (h.key.lane or self._agreement.agrees(peer, h)):
             return
         elif kind == READY:
@@ -279,10 +288,23 @@ class Matching:
             t = self._expected.pop(at, None) or self._take_of_anybody(peer, h.key)
             if t is None:
                 self._unexpected[at] = h, data.tobytes()
+                self._keep(peer, h.n)
             else:
                 self._deliver(t, h, data)
         elif kind == OFFER:
             self._on_offer(peer, h)
+
+    def _keep(self, peer: int, n: int) -> None:
+        """So many bytes more are kept of a peer. Begin to hold it back when that is much, and end
+        when half of it is gone.
+        """
+        kept = self._kept[peer] = self._kept.get(peer, 0) + n
+        holds = peer in self._told_to_hold
+        if holds == (kept > (KEPT_MAX // 2 if holds else KEPT_MAX)):
+            return
+        self._told_to_hold ^= {peer}
+        if not self._running.is_away(peer):
+            self.pairs[peer].send(Header(HOLD, Key(0, 0, 0, 0), 0, number=int(not holds)))
 
     def _on_refused(self, peer: int, h: Header, words: str) -> None:
         error = OpenMrcError(words)
@@ -298,7 +320,8 @@ class Matching:
     def _on_offer(self, peer: int, h: Header) -> None:
         at = (peer, h.key)
         if (t := self._expected.get(at)) is not None:
-            self._fits(t, h)
+            if self._fits(t, h) and h.n <= self.pairs[peer].eager:
+                self._invite(t)
         elif h.key.seq >= self._received_seq.get((peer, h.key.group, h.key.lane), 0):
             t = self._take_of_anybody(peer, h.key)
             if t is None:
@@ -338,8 +361,9 @@ class Matching:
                     pair.keep(number)
                 elif numbered is self._writing:  # the device still reads it
                     self._lingering[number] = (t.data, t.op.keep)
-        if t.exposed is not None and not t.room:
-            t.exposed.dereg()
+                elif t.exposed is not None:  # its peer may be writing
+                    t.exposed.rereg(np.empty(t.data.nbytes, np.uint8))
+                    self._abandoned[number] = t.exposed
 
     def left(self, peer: int, placed: int, error: BaseException) -> None:
         """A peer left after it had received so many large messages: what it sent has arrived, and

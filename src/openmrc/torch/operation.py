@@ -23,14 +23,13 @@ class Flag:
 class Transfer:
     """One send or receive of an operation."""
 
-    __slots__ = ("data", "done", "exposed", "key", "op", "peer", "room", "strand")
+    __slots__ = ("data", "done", "exposed", "key", "op", "peer", "strand")
 
     def __init__(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
         self.op, self.peer, self.key, self.data = op, peer, key, data
         self.done = False
         self.strand = -1  # the operation's strand that waits for this
         self.exposed: MemoryRegion | None = None  # where the peer writes
-        self.room = False  # ... is scratch memory, to be copied from
 
 
 Strand = Generator[Iterable[Transfer], None, None]

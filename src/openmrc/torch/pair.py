@@ -24,23 +24,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.torch.memory import Bytes, Rooms
+from openmrc.torch.memory import Bytes
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
 from openmrc.verbs.device import Device
 from openmrc.verbs.region import MemoryRegion
 
-EAGER = 1 << 16  # a question first would cost as much as the packets of this take
-COPIED = 8192  # a sender waits for no room: what does not fit yet is copied
+EAGER = 1 << 18  # a question first would cost as much as the packets of this take
+COPIED = 8192  # the sender of one that does not fit yet does not wait either: it is copied
 HEADER_BYTES = 64
 SLOT = HEADER_BYTES + COPIED
-SLOTS = 64  # half a megabyte each way
+SLOTS = 128  # a megabyte each way
 RECEIVES = 256  # slots, credits and PLACED_MAX together stay below
 PLACED_MAX = 96  # large messages that a peer may be writing at a time
 CREDIT, PLACED, KIND, NUMBER = 1 << 30, 2 << 30, 3 << 30, (1 << 30) - 1
 KIND_BITS, EMPTIED = 8, (1 << 24) - 1  # of a header's first word: its kind, and slots emptied
 
-DATA, READY, OFFER, REFUSED, PING, CALL = range(6)
+DATA, READY, OFFER, REFUSED, PING, CALL, HOLD = range(7)
 WITH_BYTES = (DATA, REFUSED)  # kinds of messages with bytes after the header
 
 
@@ -117,9 +117,10 @@ class Told:
 class Pair:
     """This end of the connection to `peer`."""
 
+    eager = EAGER
+
     def __init__(self, device: Device, cq: CompletionQueue, peer: int) -> None:
         self.peer, self.device, self.cq = peer, device, cq
-        self.rooms = Rooms(device)
         self.qp = device.create_qp(cq, max_send_wr=RECEIVES, max_recv_wr=RECEIVES)
         self._landing = device.reg_mr(np.zeros(SLOTS * SLOT, np.uint8))
         self._staging = MemoryRegion.local(np.zeros(SLOTS * SLOT, np.uint8))
@@ -160,6 +161,11 @@ class Pair:
         mr = MemoryRegion.local(data)
         if self._large or not self._post_large(wr_id, mr, to):
             self._large.append((wr_id, mr, to))
+
+    @property
+    def full(self) -> bool:
+        """Whether a small message waits for room."""
+        return bool(self._queue)
 
     @property
     def behind(self) -> bool:
@@ -263,7 +269,7 @@ class Pair:
     def emptied(self) -> None:
         """The bytes of the last small message were used: free its slots."""
         self._taken = self._taken_next
-        if self._taken - self._told >= SLOTS // 4:
+        if self._taken - self._told >= SLOTS // 2:
             self._tell()
 
     def _tell(self) -> None:

@@ -193,6 +193,8 @@ class Ring:
 class Shared:
     """The connection to `peer` on this host: the counterpart of `Pair`."""
 
+    eager = RING_BYTES_MANY // 4
+
     def __init__(self, peer: int, out: Ring, into: Ring, bell: Bell, its_bell: str) -> None:
         self.peer, self._out, self._into = peer, out, into
         self._bell, self._its_bell = bell, its_bell
@@ -229,6 +231,11 @@ class Shared:
         for i, (number, data, to, at) in enumerate(self._large):
             if number == wr_id:
                 self._large[i] = (number, data.copy(), to, at)
+
+    @property
+    def full(self) -> bool:
+        """Whether a small message waits for room."""
+        return bool(self._queue)
 
     @property
     def behind(self) -> bool:

@@ -18,22 +18,26 @@ from openmrc.engine.parameters import PLANES_MAX
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.dscp import Dscps
-from openmrc.live.endpoint import planes, state
-from openmrc.live.endpoint.host import Port
+from openmrc.live.endpoint import ip, planes, state
+from openmrc.live.endpoint.host import Port, largest_pmtu, mtu_for
 from openmrc.live.endpoint.peers import Reach
 from openmrc.verbs.hostfile import Attachment, limits_of
 
 ACTIVE, BACKUP = 16, 8  # source ports of a plane by default
 PMTU = 8192
 MPR = 2048  # packets: enough for a window of small ones, too
-BURST = 8
-SACK_BYTES = 65_536  # a burst of the largest packets
+SACK_BYTES = 65_536  # as much as a burst carries
 RATE_MAX_BPS = 400 * 10**9
 
 
 def planes_of(reach: Sequence[Reach]) -> list[str]:
     """Return the addresses of planes, as text."""
     return [f"{one.address} port {one.port}" for one in reach]
+
+
+def _burst(pmtu: int) -> int:
+    """As many packets as the kernel takes in one datagram, which it segments."""
+    return min(ip.DATAGRAM_MAX // mtu_for(pmtu), ip.SEGMENTS_MAX)
 
 
 @contextlib.contextmanager
@@ -53,13 +57,13 @@ def attached(
         raise InputError(f"port {port}: 1 to 65535 is accepted")
     if rate_bps is not None and not 10**6 <= rate_bps <= RATE_MAX_BPS:
         raise InputError(f"rate {rate_bps} bit/s: 1 Mb/s to 400 Gb/s is accepted")
-    found = planes.find(names)
+    found, pmtu = planes.find(names), limits.get("pmtu", PMTU)
     own = limits_of(
         {
             "trimming": False,
-            "pmtu": PMTU,
+            "pmtu": pmtu,
             "mpr": MPR,
-            "burst": BURST,
+            "burst": _burst(largest_pmtu(min(one.mtu for one in found), pmtu)),
             "sack_bytes": SACK_BYTES,
             "evs_active": ACTIVE * len(found),
             "evs_backup": BACKUP * len(found),

@@ -52,6 +52,15 @@ class Regions:
         self._host.ep.region[i] = mr.addr
         return key
 
+    def move(self, rkey: int, addr: int) -> None:
+        """Place at this address from now on what arrives for a key."""
+
+        def move() -> None:
+            self._host.ep.region[rkey & ((1 << es.REGION_INDEX_BITS) - 1)] = addr
+
+        if not self._host.closed:
+            self._host.between(move)
+
     def withdraw(self, rkey: int) -> None:
         """Remove a key; the memory itself may then be freed."""
 
@@ -94,6 +103,16 @@ class MemoryRegion:
     def remote(self) -> RemoteRegion:
         """The address, length and key with which a peer can write here."""
         return RemoteRegion(self.addr, self.length, self.rkey)
+
+    def rereg(self, buffer: Any) -> None:
+        """Put other memory behind the same keys and remote address (`ibv_rereg_mr`, a change of
+        translation): nothing is placed in the old one afterwards. Nothing is sent from this region.
+        """
+        view = _writable(buffer)
+        if view.nbytes != self.length or self.last:
+            raise InputError(f"memory region {self.rkey:#x}: {self.length} bytes, never sent from")
+        self._regions.move(self.rkey, int(view.__array_interface__["data"][0]))
+        self.buffer, self.view = buffer, view
 
     def dereg(self) -> None:
         """Invalidate the keys; nothing is placed here or sent from here afterwards.

@@ -237,6 +237,7 @@ class Host:
         frame_ps = MRC_FRAMING.data_bytes(self.pmtu) * int(ctl.ps_per_byte)
         ctl.lead_ps = max(LEAD_MIN_PS, LEAD_FRAMES * frame_ps)
         ctl.rx_most = self._taken_at_once(frame_ps)
+        ctl.tx_most = max(self.limits.burst, state.TX_FRAMES_LEAST)
         ctl.qpn_mask = (1 << self._qpn_bits) - 1
         ctl.spin = self.limits.spin
         ctl.started_ns = time.monotonic_ns()
@@ -775,13 +776,17 @@ def _reach(wires: Sequence[Port]) -> tuple[Reach, ...]:
 def _pmtu(wires: Sequence[Port], wanted: int) -> int:
     """The largest PMTU up to `wanted` that the ports' MTUs allow (row 20)."""
     name, mtu = _narrowest(wires)
-    fitting = [pmtu for pmtu in PMTUS if pmtu <= wanted and mtu_for(pmtu) <= mtu]
-    if not fitting:
+    if not (pmtu := largest_pmtu(mtu, wanted)):
         raise InputError(
             f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
             f" set it to {mtu_for(PMTUS[0])} or more: ip link set {name} mtu 9000"
         )
-    return fitting[-1]
+    return pmtu
+
+
+def largest_pmtu(mtu: int, wanted: int) -> int:
+    """Return the largest PMTU up to `wanted` that an interface has room for; 0 if there is none."""
+    return max((one for one in PMTUS if one <= wanted and mtu_for(one) <= mtu), default=0)
 
 
 def mtu_for(pmtu: int) -> int:

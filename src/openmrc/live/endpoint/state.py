@@ -19,7 +19,8 @@ from openmrc.jit.byref import by_reference
 from openmrc.live.syscalls import EPOLL, POLL
 from openmrc.wire.frame import ENVELOPE
 
-TX_FRAMES = 16  # of a port, between two system calls; a control packet may take the rest
+TX_FRAMES = 64  # of a port, at most, between two system calls; a control packet may take the rest
+TX_FRAMES_LEAST = 16  # ... if bursts are shorter
 TX_CONTROL = 192
 TX_SLOTS = TX_FRAMES + TX_CONTROL
 RX_FRAMES = 16  # of a port at a time, at most
@@ -77,6 +78,7 @@ CTL = record_type(
     ("ps_per_byte", "i8"),  # of a port's rate
     ("lead_ps", "i8"),  # how far ahead of its link a port accepts data
     ("rx_most", "i4"),  # datagrams that are taken from a port at a time
+    ("tx_most", "i4"),  # data frames of a port between two system calls
     ("paced", "i4"),  # 1: a QP waits for a port to be free
     ("turn", "i4"),  # QP whose turn to send is next
     ("posted", "i8"),  # counts of the post ring: written by the application ...

@@ -20,7 +20,7 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.live import syscalls
 from openmrc.live.endpoint import ip, udp
-from openmrc.live.endpoint.state import IP, TX_FRAMES, TX_FULL, TX_SLOTS, UDP
+from openmrc.live.endpoint.state import IP, TX_FULL, TX_SLOTS, UDP
 from openmrc.live.memory import bytes_at
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS
@@ -94,7 +94,7 @@ def free_ports(ep):
     mask = 0
     for plane in range(ctl.n_planes):
         port = ep.port[plane]
-        room = port.first == port.end or port.end < TX_FRAMES
+        room = port.first == port.end or port.end < ctl.tx_most
         if room and not port.full and port.free_at <= ctl.now + ctl.lead_ps:
             mask |= 1 << plane
     return mask
@@ -140,7 +140,7 @@ def pump(ep, st, tx, headend, now, most):
             continue
         idle = 0
         sent += 1
-        slot = _room(ep, plane, TX_FRAMES)
+        slot = _room(ep, plane, ctl.tx_most)
         at = place.message(q, st.count[es.SENT_MESSAGE])
         address = ep.local[at].address + (p.va - st.message[at].remote_va)
         length = int(p.payload_len)
@@ -150,7 +150,7 @@ def pump(ep, st, tx, headend, now, most):
         live.tx_bytes += length
         s = st.slot[place.slot(q, st.count[es.SENT_SEQ])]
         ep.ev_count[place.ev(q, s.ev)] += 1
-        if ep.port[plane].end >= TX_FRAMES:
+        if ep.port[plane].end >= ctl.tx_most:
             flush(ep, tx, plane)
         free = free_ports(ep)
     if free == 0:
