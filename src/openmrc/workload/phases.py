@@ -208,8 +208,10 @@ class _Stage:
     def _compute(self, step: int | None = None) -> int:
         """Add the pending computation of all ranks, after what they wait for."""
         mean, self._pending_ps = self._pending_ps, 0
-        change = 1 + self._work.jitter * self._draw.uniform(-1, 1, self._n)
-        ps = np.rint(mean * change).astype(np.int64)
+        ps = np.broadcast_to(np.int64(mean), self._n)
+        if self._work.jitter:
+            change = 1 + self._work.jitter * self._draw.uniform(-1, 1, self._n)
+            ps = np.rint(mean * change).astype(np.int64)
         number = self._add(Compute(self._stage, ps, tuple(self._waits), step))
         self._waits = [number]
         return number
