@@ -78,43 +78,55 @@ def exchange(has, nics, start_ps, wire_bytes, after_ps, ready_ps):
             ready_ps[g, to] = last
 
 
+BEGIN, END, WORK = 0, 1, 2  # columns of `lasts`, ps
+TINY = 1e-30
+
+
 @compiled
-def pass_time(taken, cost_of, first, waits, stages, aside, begun, at):
-    """Write when each phase ends, ps: as `Ranks` does, with one time for each stage. `taken` has
-    what a phase takes, for how long it sends, and how many messages at once.
+def pass_time(taken, cost_of, first, waits, stages, series, aside, lasts):
+    """Write when each phase begins and ends, as `steps.Ranks` does with one time for each stage.
+    `taken` has what a phase takes, for how long it sends, and how many messages at once; `series`
+    its queue pairs, and which way it sends.
     """
     for i in range(cost_of.shape[0]):
+        begin = 0.0
         for k in range(first[i], first[i + 1]):
-            begun[i] = max(begun[i], at[waits[k]])
-        own = cost_of[i]
-        at[i] = begun[i] + taken[own, 0]
-        if taken[own, 1] <= 0:
-            continue
+            begin = max(begin, lasts[waits[k], END])
+        lasts[i, BEGIN] = begin
+        lasts[i, END] = begin + taken[cost_of[i], 0]
+        lasts[i, WORK] = taken[cost_of[i], 1]
         for side in range(2):
-            stage = stages[i, side]
-            if stage >= 0:
-                beside(taken, cost_of, aside, stage, i, begun, at)
+            if stages[i, side] >= 0:
+                _meet(taken, cost_of, series, aside, stages[i, side], i, begin, lasts)
 
 
 @inner
-def beside(taken, cost_of, aside, stage, i, begun, at):
+def _meet(taken, cost_of, series, aside, stage, i, begin, lasts):
     """A phase begins at a stage: it shares the ports with those that are under way, of which the
     first column of `aside` has the number.
     """
     kept = 0
-    own = cost_of[i]
     for k in range(1, aside[stage, 0] + 1):
         j = aside[stage, k]
-        if at[j] <= begun[i]:
+        if lasts[j, END] <= begin:
             continue
-        other = cost_of[j]
-        both = max(min(at[i], at[j]) - max(begun[i], begun[j]), 0.0)
-        for each in (own, other):
-            both *= min(taken[each, 1] / taken[each, 0], 1.0)
-        at[i] += both * min(taken[other, 2] / taken[own, 2], 1.0)
-        at[j] += both * min(taken[own, 2] / taken[other, 2], 1.0)
+        if series[i, 0] == series[j, 0]:  # behind it, as one phase that is longer
+            lasts[i, END] = max(lasts[i, END], lasts[j, END] + lasts[i, WORK])
+            lasts[i, WORK] += lasts[j, WORK]
+            lasts[i, BEGIN] = lasts[j, BEGIN]
+            continue
         kept += 1
         aside[stage, kept] = j
+        both_messages = max(series[i, 1], series[j, 1]) < 2
+        if series[i, 1] == series[j, 1] or not both_messages:
+            both = min(lasts[i, END], lasts[j, END]) - max(lasts[i, BEGIN], lasts[j, BEGIN])
+            both = max(both, 0.0)
+            for each in (i, j):
+                there = max(lasts[each, END] - lasts[each, BEGIN], TINY)
+                both *= min(lasts[each, WORK] / there, 1.0)
+            ratio = taken[cost_of[j], 2] / taken[cost_of[i], 2]
+            lasts[i, END] += both * min(ratio, 1.0)
+            lasts[j, END] += both * min(1 / ratio, 1.0)
     if kept < aside.shape[1] - 1:
         kept += 1
         aside[stage, kept] = i

@@ -35,10 +35,11 @@ from openmrc.workload.phases import (
     Work,
     phases,
 )
-from openmrc.workload.pipeline import FORWARD
+from openmrc.workload.pipeline import BACKWARD, FORWARD
 
 ASIDE_MAX = 64  # phases of a stage that are under way at once; more do not share
 TINY = 1e-30
+WAYS = (FORWARD, BACKWARD)
 Key = tuple[Any, ...]
 
 
@@ -113,30 +114,36 @@ class Ranks(_Job):
 
     def step_ends_ps(self, has: Capacity) -> Floats:
         """When each step ends, ps from the start of the job, in a fabric that does not change."""
-        at: dict[int, Floats] = {}
-        begun: dict[int, Floats] = {}
-        taken: dict[int, Taken] = {}
+        found: dict[int, _Lasts] = {}
         aside: list[list[int]] = [[] for _ in self._nics]  # phases under way, by stage
         ends = np.zeros(self.work.steps)
         for number in self._order:
             phase = self._made[number]
             assert not isinstance(phase, Post)
-            waits = [np.zeros(len(self._nics[0])), *map(at.__getitem__, self._after(number))]
-            begun[number] = np.max(waits, axis=0)
+            waits = [found[each].end for each in self._after(number)]
+            begin = np.max([np.zeros(len(self._nics[0])), *waits], axis=0)
             if isinstance(phase, Compute):
-                at[number] = begun[number] + phase.ps
+                found[number] = _Lasts(begin, begin + phase.ps, 0 * begin)
                 if phase.step is not None:
-                    ends[phase.step] = max(ends[phase.step], at[number].max())
+                    ends[phase.step] = max(ends[phase.step], found[number].end.max())
                 continue
-            taken[number] = self._taken(has, phase, begun[number])
-            at[number] = begun[number] + taken[number].ps
+            taken = self._taken(has, phase, begin)
+            found[number] = _Lasts(begin, begin + taken.ps, taken.work_ps, taken.at_once)
             for stage in _stages(phase):
-                now = begun[number]
-                aside[stage] = [each for each in aside[stage] if (at[each] > now).any()]
-                for other in aside[stage]:
+                under_way = [each for each in aside[stage] if (found[each].end > begin).any()]
+                aside[stage] = [number]
+                for other in under_way:
+                    if _series(self._made[other]) == _series(phase):
+                        found[number] = found[number].behind(found[other], begin)
+                        continue
+                    aside[stage].append(other)
                     if _one_way(phase, self._made[other]):
-                        self._share(at, begun, (number, other), taken)
-                aside[stage].append(number)
+                        both = found[number].beside(found[other])
+                        longer = [self._of_groups(each, both) for each in (number, other)]
+                        found[number], found[other] = (
+                            found[number].longer(longer[0], found[other].at_once),
+                            found[other].longer(longer[1], found[number].at_once),
+                        )
         return ends
 
     def _taken(self, has: Capacity, phase: Collective | Message, begun: Floats) -> Taken:
@@ -148,25 +155,43 @@ class Ranks(_Job):
         ps[members], work_ps[members] = found.ps, found.work_ps
         return Taken(ps, work_ps, found.at_once)
 
-    def _share(
-        self,
-        at: dict[int, Floats],
-        begun: dict[int, Floats],
-        two: tuple[int, int],
-        taken: dict[int, Taken],
-    ) -> None:
-        """Two phases may be under way at once: both end later, groups with their slowest member."""
-        first = np.maximum(*(begun[each] for each in two))
-        both = np.maximum(np.minimum(*(at[each] for each in two)) - first, 0)
-        for each in two:
-            both = both * np.minimum(taken[each].work_ps / np.maximum(taken[each].ps, TINY), 1)
-        for one, other in (two, two[::-1]):
-            phase, longer = self._made[one], both
-            if isinstance(phase, Collective):
-                members = self._groups[phase.stage, phase.group]
-                longer = np.empty_like(both)
-                longer[members] = both[members].max(axis=1, keepdims=True)
-            at[one] = at[one] + longer * min(taken[other].at_once / taken[one].at_once, 1)
+    def _of_groups(self, number: int, ps: Floats) -> Floats:
+        """By rank, the most of its group: a collective waits for its slowest member."""
+        phase = self._made[number]
+        if not isinstance(phase, Collective):
+            return ps
+        members = self._groups[phase.stage, phase.group]
+        most = np.empty_like(ps)
+        most[members] = ps[members].max(axis=1, keepdims=True)
+        return most
+
+
+class _Lasts(NamedTuple):
+    """From when until when a phase lasts, and for how long it sends in that time, by rank; ps."""
+
+    begin: Floats
+    end: Floats
+    work: Floats
+    at_once: int = 1
+
+    def behind(self, other: _Lasts, begin: Floats) -> _Lasts:
+        """The same behind another one on its queue pairs: together they are one that is longer."""
+        meets = other.end > begin
+        end = np.where(meets, np.maximum(self.end, other.end + self.work), self.end)
+        work = np.where(meets, self.work + other.work, self.work)
+        return _Lasts(np.where(meets, other.begin, begin), end, work, self.at_once)
+
+    def beside(self, other: _Lasts) -> Floats:
+        """For how long both would send at once."""
+        both = np.minimum(self.end, other.end) - np.maximum(self.begin, other.begin)
+        for each in (self, other):
+            both = both * np.minimum(each.work / np.maximum(each.end - each.begin, TINY), 1)
+        found: Floats = np.maximum(both, 0)
+        return found
+
+    def longer(self, both: Floats, at_once: int) -> _Lasts:
+        """The same beside another one with so many messages at once."""
+        return self._replace(end=self.end + both * min(at_once / self.at_once, 1))
 
 
 class Lockstep(_Job):
@@ -177,6 +202,8 @@ class Lockstep(_Job):
         keys: dict[Key, int] = {}
         place = {number: i for i, number in enumerate(self._order)}
         costs, waits, stages = [], [], np.full((len(self._order), 2), -1)
+        series: dict[Key, int] = {}
+        series_of = np.zeros((len(self._order), 2), np.int64)  # and which way it sends
         self._ends = np.zeros((work.steps, layout.size("pp")), np.int64)
         self._like: dict[Key, Phase] = {}
         for i, number in enumerate(self._order):
@@ -187,11 +214,13 @@ class Lockstep(_Job):
             waits.append([place[each] for each in self._after(number)])
             if isinstance(phase, Collective | Message):
                 stages[i, : len(_stages(phase))] = _stages(phase)
+                way = WAYS.index(phase.way) if isinstance(phase, Message) else len(WAYS)
+                series_of[i] = series.setdefault(_series(phase), len(series)), way
             elif isinstance(phase, Compute) and phase.step is not None:
                 self._ends[phase.step, phase.stage] = i
         first = np.cumsum([0, *map(len, waits)])
         flat = np.array([each for row in waits for each in row], np.int64)
-        self._program = (np.array(costs, np.int64), first, flat, stages)
+        self._program = (np.array(costs, np.int64), first, flat, stages, series_of)
         self._aside = np.zeros((layout.size("pp"), ASIDE_MAX + 1), np.int64)
         self._known: dict[Key, tuple[float, float, float]] = {}
         self._step_ps: dict[bytes, float] = {}
@@ -202,11 +231,10 @@ class Lockstep(_Job):
         taken = np.array([self._taken(has, key, states) for key in self._like])
         known = taken.tobytes()
         if known not in self._step_ps:
-            at = np.zeros(len(self._order))
-            begun = np.zeros(len(self._order))
+            lasts = np.zeros((len(self._order), 3))  # as of `_Lasts`
             self._aside[:] = 0
-            groups.pass_time(taken, *self._program, self._aside, begun, at)
-            ends = at[self._ends].max(axis=1)
+            groups.pass_time(taken, *self._program, self._aside, lasts)
+            ends = lasts[self._ends, 1].max(axis=1)
             self._step_ps[known] = float(ends[-1] - (ends[-2] if len(ends) > 1 else 0))
         return self._step_ps[known]
 
@@ -236,6 +264,12 @@ def _stages(phase: Collective | Message) -> tuple[int, ...]:
     if isinstance(phase, Collective):
         return (phase.stage,)
     return phase.stage, phase.stage + (1 if phase.way == FORWARD else -1)
+
+
+def _series(phase: Phase) -> Key:
+    """What phases have in common that use the same queue pairs."""
+    assert isinstance(phase, Collective | Message)
+    return (phase.way if isinstance(phase, Message) else phase.group), phase.stage
 
 
 def _one_way(phase: Phase, other: Phase) -> bool:
