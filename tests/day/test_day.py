@@ -1,0 +1,141 @@
+"""`mrc day`: a small job's day, as a table, as JSON, and kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.cli import main
+
+SCENARIO = """
+[fabric]
+nics = 64
+planes = 4
+port_rate = "100Gbps"
+t0_down = 8
+[[transport]]
+paths = "mrc"
+[[transport]]
+kind = "roce"
+name = "balance"
+routing = "adaptive"
+[[transport]]
+kind = "roce"
+qps = 8
+[workload]
+kind = "training"
+tp = 2
+pp = 2
+layers = 4
+forward = "50ms"
+tp_size = "1MB"
+pp_size = "1MB"
+dp_size = "200MB"
+expert_size = "0B"
+ep_size = "0B"
+"""
+OFTEN = ["--set", "link_mtbf_h=2000", "--set", "switch_mtbf_h=2000", "--set", "gpu_mtbf_h=2000"]
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    """A scenario file."""
+    file = tmp_path / "job.toml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    return str(file)
+
+
+def day(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """The day as an object."""
+    assert main(["day", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_same_failures_on_each_fabric(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabrics = day(capsys, scenario, *OFTEN, "--time", "10d")["fabrics"]
+    mrc, balance, hashed, one_plane = fabrics
+    names = ["mrc", "balance", "roce, 4 planes, 2 tiers", "roce, 1 plane, 2 tiers"]
+    assert [each["name"] for each in fabrics] == names
+    assert mrc["failures"] == balance["failures"] == hashed["failures"] > 100
+    # a lost port ends the job on one plane, on four it does not
+    assert one_plane["interruptions_by_network"] > 3 * mrc["interruptions_by_network"]
+    assert mrc["steps"] > one_plane["steps"]
+    stalls = [each["gpu_hours_lost"]["stall"] for each in fabrics]
+    assert stalls[0] < stalls[1] < stalls[2]
+    assert hashed["gpu_hours_lost"]["collisions"] > 0 == mrc["gpu_hours_lost"]["collisions"]
+    for each in fabrics:
+        useful = each["effective_share"] * 64 * 240
+        assert useful + each["gpu_hours_lost"]["total"] == pytest.approx(64 * 240)
+        assert each["step_s"]["p50"] <= each["step_s"]["p99"] <= each["step_s"]["p100"]
+
+
+def test_the_first_two_lines_are_the_answer(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["day", scenario]) == 0
+    steps, lost = capsys.readouterr().out.splitlines()[:2]
+    assert steps.startswith("Steps in 24 h: mrc ")
+    assert lost.startswith("GPU-hours lost: mrc ")
+
+
+def test_results_are_kept_and_of_other_inputs_refused(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    out = str(tmp_path / "kept")
+    first = day(capsys, scenario, "--out", out)
+    monkeypatch.setattr("openmrc.day.life.Life.run", None)  # all of them are there
+    assert day(capsys, scenario, "--out", out)["fabrics"] == first["fabrics"]
+    assert main(["day", scenario, "--out", out, "--seed", "2"]) == 2
+    assert "other inputs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--time", "0d"], "--time 0d: more than nothing"),
+        (["--time", "soon"], "--time: "),
+        (["--seed", "x"], "--seed x: a whole number"),
+        (["--set", "gpu_mtbf=1"], "did you mean gpu_mtbf_h?"),
+        (["--switch", "fast"], "--switch: "),
+    ],
+)
+def test_bad_input_is_refused_with_its_place(
+    scenario: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["day", scenario, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('kind = "training"', 'kind = "permutation"'), "a day is one of a training job"),
+        (("t0_down = 8", "t0_down = 8\nt0_up = 4"), "full bisection"),
+        (('paths = "mrc"', 'paths = "single"'), "MRC that names its paths"),
+    ],
+)
+def test_what_a_day_is_not_known_of_is_refused(
+    change: tuple[str, str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SCENARIO.replace(*change)
+    if "permutation" in text:
+        text = text[: text.index("[workload]")] + '[workload]\nkind = "permutation"\nsize = "1MB"\n'
+    file = tmp_path / "other.toml"
+    file.write_text(text, encoding="utf-8")
+    assert main(["day", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_every_assumption_is_told_with_its_source(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["day", scenario, "--assumptions"]) == 0
+    told = capsys.readouterr().out
+    assert "gpu_mtbf_h" in told
+    assert "2407.21783" in told
