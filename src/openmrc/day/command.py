@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SWITCH, TIME = "51.2Tbps", "24h"
 DAYS_MAX = 400
-RESULTS = "day.json"
+RESULTS, PAGE = "day.json", "day.html"
 PS_PER_DAY = SECONDS_PER_DAY * 10**12
 TOLD_EVERY_S = 0.5
 
@@ -48,7 +48,7 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     add(
         "--assumptions", action="store_true", help="print every assumption with its source, and end"
     )
-    add("--out", metavar="DIR", type=Path, help="write day.json; resumes from there")
+    add("--out", metavar="DIR", type=Path, help="write day.json and day.html; resumes from there")
     day.set_defaults(run=_day)
     return [day]
 
@@ -83,6 +83,7 @@ def _live(
 ) -> int:
     """Run what is not in the results yet; print all, and write it where --out says."""
     from openmrc.day.day import lives
+    from openmrc.day.page import timeline
     from openmrc.day.told import print_day, told
 
     out: Path | None = arguments.out
@@ -93,11 +94,13 @@ def _live(
         if asked or any(each["name"] == side.name for each in found):
             continue
         life.run(days * SECONDS_PER_DAY, _Teller(side.name, days * SECONDS_PER_DAY, asked))
-        found.append(told(side.name, life, values) | {"partial": bool(asked)})
+        of_page = {"timeline": timeline(life)} if out is not None else {}
+        found.append(told(side.name, life, values) | {"partial": bool(asked)} | of_page)
         if out is not None:
             _write(out, {**inputs, "fabrics": found})
     if arguments.json:
-        print(json.dumps({**inputs, "partial": bool(asked), "fabrics": found}, indent=2))
+        figures = [{k: v for k, v in each.items() if k != "timeline"} for each in found]
+        print(json.dumps({**inputs, "partial": bool(asked), "fabrics": figures}, indent=2))
     elif found:
         print_day(found, sys.stdout)
     if asked:
@@ -139,11 +142,14 @@ def _kept(out: Path | None, inputs: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
+    from openmrc.day.page import page
+
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be made ({error.strerror})") from None
     write_whole(out / RESULTS, json.dumps(results, indent=2) + "\n", "--out")
+    write_whole(out / PAGE, page(results), "--out")
 
 
 def _assumptions(values: Mapping[str, float]) -> int:

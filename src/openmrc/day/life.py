@@ -70,6 +70,7 @@ class Life:
         self.steps_done = 0.0
         self.interruptions: Counter[str] = Counter()
         self.events: list[Event] = []
+        self.outages: list[tuple[float, float, str]] = []  # from, until, what for
         self.spells: list[tuple[float, float]] = []  # (time of a step, how many)
         self._waits: list[tuple[float, str]] = []  # until when the job waits, and what for
         self._run_s = 0.0  # since it last started, checkpoints included
@@ -106,6 +107,8 @@ class Life:
             ready_s, cause = self._waits[0]
             waits_s = max(min(ready_s, until_s) - self.now_s, 0.0)
             self.lost_s[cause] += waits_s
+            if cause != "stall" and waits_s:
+                self.outages.append((self.now_s, self.now_s + waits_s, cause))
             self.now_s += waits_s
             if ready_s <= self.now_s:
                 self._waits.pop(0)

@@ -61,13 +61,16 @@ OF_A_DAY: Mapping[str, Assumption] = {
         0.01, "of a step", "by which a step must be longer for somebody to notice", OWN, most=1.0
     ),
     "mrc_port_stall_s": Assumption(
-        40e-6, "s", "for which all wait when a NIC of MRC loses a port", MEASURED
+        4e-6, "s", "for which all wait when a NIC of MRC loses a port", MEASURED
     ),
     "mrc_path_stall_s": Assumption(
-        40e-6, "s", "for which all wait when MRC loses a path between switches", MEASURED
+        4e-6, "s", "for which all wait when MRC loses a path between switches", MEASURED
     ),
     "balance_port_stall_s": Assumption(
-        0.0003, "s", "for which all wait when a NIC at switches that balance loses a port", MEASURED
+        0.00026,
+        "s",
+        "for which all wait when a NIC at switches that balance loses a port",
+        MEASURED,
     ),
     "balance_path_share": Assumption(
         0.2, "of the time until routing knows", "lost where switches balance", MEASURED, most=1.0
