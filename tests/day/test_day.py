@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openmrc.cli import main
@@ -91,6 +93,13 @@ def test_results_are_kept_and_of_other_inputs_refused(
     first = day(capsys, scenario, "--out", out)
     monkeypatch.setattr("openmrc.day.life.Life.run", None)  # all of them are there
     assert day(capsys, scenario, "--out", out)["fabrics"] == first["fabrics"]
+    page = (tmp_path / "kept/day.html").read_text(encoding="utf-8")
+    assert "{{" not in page
+    drawn = json.loads(page.split('id="data">')[1].split("</script>")[0])["fabrics"]
+    for told, figures in zip(drawn, first["fabrics"], strict=True):
+        at_s = np.frombuffer(b64decode(told["timeline"]["at_s"]), "<f8")
+        assert len(at_s) == figures["failures"]
+        assert (np.diff(at_s) >= 0).all()
     assert main(["day", scenario, "--out", out, "--seed", "2"]) == 2
     assert "other inputs" in capsys.readouterr().err
 

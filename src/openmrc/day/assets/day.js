@@ -9,6 +9,7 @@ const end = Math.max(...fabrics.map((f) => f.hours * 3600));
 let from = 0, until = end;
 
 const clock = (s) => {
+  if (s >= end) return end > 86400 ? "the end" : new Date(end * 1000 - 1).toISOString().slice(11, 19);
   const day = Math.floor(s / 86400), t = new Date(Math.max(s, 0) * 1000).toISOString().slice(11, until - from < 60 ? 23 : 19);
   return end > 86400 ? `day ${day + 1}, ${t}` : t;
 };
@@ -63,7 +64,7 @@ function list(line, at) {
   const start = first(t.at_s, at - near), stop = Math.min(first(t.at_s, at + near), start + 200);
   document.getElementById("what").textContent = `${name}, ${clock(at)}: ${stop - start} failures`;
   const table = document.getElementById("list");
-  table.innerHTML = "<tr><th>when<th>what<th>NIC<th>plane<th>lasted<th>stall<th>a step then<th>it</tr>";
+  table.innerHTML = "<tr><th>when<th class=word>what<th>NIC<th>plane<th>lasts<th>stall<th>a step then<th class=word>it</tr>";
   const order = Array.from({ length: stop - start }, (_, i) => start + i).sort((a, b) => t.did[b] - t.did[a]);
   for (const i of order) {
     const row = table.insertRow();
