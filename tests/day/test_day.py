@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from openmrc.cli import main
+from openmrc.day.life import Life
 
 SCENARIO = """
 [fabric]
@@ -102,6 +104,28 @@ def test_results_are_kept_and_of_other_inputs_refused(
         assert (np.diff(at_s) >= 0).all()
     assert main(["day", scenario, "--out", out, "--seed", "2"]) == 2
     assert "other inputs" in capsys.readouterr().err
+
+
+def test_what_was_interrupted_is_shown_and_goes_on_from_there(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    out = str(tmp_path / "kept")
+    whole = day(capsys, scenario, *OFTEN)["fabrics"]
+    run, lives = Life.run, []
+
+    def third_is_interrupted(self: Life, until_s: float, tell: Any) -> None:
+        lives.append(self)
+        ctrl_c = len(lives) == 3
+        run(self, until_s, lambda now_s: signal.raise_signal(signal.SIGINT) if ctrl_c else None)
+
+    monkeypatch.setattr(Life, "run", third_is_interrupted)
+    assert main(["day", scenario, *OFTEN, "--out", out, "--json"]) == 130
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["partial"]
+    assert [each["partial"] for each in shown["fabrics"]] == [False, False, True]
+    assert shown["fabrics"][:2] == whole[:2]
+    assert day(capsys, scenario, *OFTEN, "--out", out)["fabrics"] == whole
+    assert len(lives) == 5  # two of them were there
 
 
 @pytest.mark.parametrize(

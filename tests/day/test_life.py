@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,8 +132,9 @@ def test_stalls_that_overlap_are_one() -> None:
     assert lived(subject) == {"useful": 994, "stall": 6}
 
 
-def test_a_life_that_is_told_to_stop_ends_between_two_failures() -> None:
+def test_ctrl_c_ends_a_life_between_two_failures() -> None:
     subject = life((100.0, LINK, 3, 0, 1.0), (500.0, LINK, 3, 0, 1.0))
-    subject.run(1000.0, lambda now_s: False)
+    with pytest.raises(KeyboardInterrupt):
+        subject.run(1000.0, lambda now_s: signal.raise_signal(signal.SIGINT))
     assert subject.now_s == 100
     assert sum(dict(subject.accounts_s()).values()) == pytest.approx(100)

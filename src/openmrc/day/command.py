@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from openmrc.ending import awaited
+from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.errors import InputError
 from openmrc.newfile import write_whole
 from openmrc.planning.reliability import SECONDS_PER_DAY
@@ -82,44 +82,49 @@ def _live(
     scenario: Scenario, sides: list[Side], inputs: dict[str, Any], arguments: argparse.Namespace
 ) -> int:
     """Run what is not in the results yet; print all, and write it where --out says."""
-    from openmrc.day.day import lives
+    from openmrc.day.day import life_of
+    from openmrc.day.failures import draw
     from openmrc.day.page import timeline
     from openmrc.day.told import print_day, told
 
     out: Path | None = arguments.out
-    values, days = inputs["assumptions"], inputs["days"]
-    found = _kept(out, inputs)
-    asked = awaited()  # a signal ends a life between two failures
-    for side, life in zip(sides, lives(scenario, sides, values, days, inputs["seed"]), strict=True):
-        if asked or any(each["name"] == side.name for each in found):
+    values, days, seed = inputs["assumptions"], inputs["days"], inputs["seed"]
+    found, partial = _kept(out, inputs), False
+    failures = draw([side.design for side in sides], values, days, seed)
+    for side, broken in zip(sides, failures, strict=True):
+        if partial or any(each["name"] == side.name for each in found):
             continue
-        life.run(days * SECONDS_PER_DAY, _Teller(side.name, days * SECONDS_PER_DAY, asked))
+        life = life_of(scenario, side, broken, values, seed)
+        try:
+            life.run(days * SECONDS_PER_DAY, _Teller(side.name, days * SECONDS_PER_DAY))
+        except KeyboardInterrupt:
+            partial = True
         of_page = {"timeline": timeline(life)} if out is not None else {}
-        found.append(told(side.name, life, values) | {"partial": bool(asked)} | of_page)
+        found.append(told(side.name, life, values) | {"partial": partial} | of_page)
         if out is not None:
             _write(out, {**inputs, "fabrics": found})
     if arguments.json:
         figures = [{k: v for k, v in each.items() if k != "timeline"} for each in found]
-        print(json.dumps({**inputs, "partial": bool(asked), "fabrics": figures}, indent=2))
-    elif found:
+        print(json.dumps({**inputs, "partial": partial, "fabrics": figures}, indent=2))
+    else:
         print_day(found, sys.stdout)
-    if asked:
+    if partial:
         again = "" if out is None else " Run the same again to resume."
         say(f"Interrupted: this is what there was.{again}")
-    return asked[0] if asked else 0
+    return EXIT_INTERRUPTED if partial else 0
 
 
 class _Teller:
-    """Says how far a life is, and whether it is to go on."""
+    """Says how far a life is, and how long it takes yet."""
 
-    def __init__(self, name: str, until_s: float, asked: list[int]) -> None:
-        self._name, self._until_s, self._asked = name, until_s, asked
+    def __init__(self, name: str, until_s: float) -> None:
         from openmrc.report.progress import TimeLeft, duration
 
+        self._name, self._until_s = name, until_s
         self._left, self._duration = TimeLeft(), duration
         self._next_s = 0.0
 
-    def __call__(self, now_s: float) -> bool:
+    def __call__(self, now_s: float) -> None:
         at_s, share = perf_counter(), now_s / self._until_s
         if at_s >= self._next_s and sys.stderr.isatty():
             self._next_s = at_s + TOLD_EVERY_S
@@ -128,7 +133,6 @@ class _Teller:
             say(f"  {self._name}: {share:.0%}{left}", end="", over=True)
             if share >= 1:
                 say("", end="", over=True)
-        return not self._asked
 
 
 def _kept(out: Path | None, inputs: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from openmrc.day.failures import draw
+from openmrc.day.failures import Failures
 from openmrc.day.life import Job, Life
 from openmrc.day.stalls import stalls_of
 from openmrc.day.steps import Steps
@@ -96,28 +96,20 @@ def _one_plane(several: Design, switch_rate_bps: int, section: Any, transport: A
     return Side(f"{transport.name}, {design.name}", design, fabric, transport)
 
 
-def lives(
-    scenario: Scenario,
-    sides: Sequence[Side],
-    values: Mapping[str, float],
-    days: float,
-    seed: int,
-) -> list[Life]:
-    """Return the job on each side, at its start."""
-    failures = draw([side.design for side in sides], values, days, seed)
+def life_of(
+    scenario: Scenario, side: Side, failures: Failures, values: Mapping[str, float], seed: int
+) -> Life:
+    """Return the job on a fabric, at its start."""
     workload: Any = scenario.workload
     job = Job(
-        workload.groups(scenario.fabric.nics).n_ranks,  # type: ignore[attr-defined]
+        workload.groups(side.fabric.n_nics).n_ranks,
         int(workload.checkpoint) * S_PER_PS,
         int(workload.checkpoint_time) * S_PER_PS,
         int(workload.restart) * S_PER_PS,
     )
-    found = []
-    for side, broken in zip(sides, failures, strict=True):
-        steps = steps_of(scenario, side)
-        stalls = stalls_of(side.transport, values, steps.exposed_share)
-        found.append(Life(job, side.design, broken, steps, stalls, values, seed))
-    return found
+    steps = steps_of(scenario, side)
+    stalls = stalls_of(side.transport, values, steps.exposed_share)
+    return Life(job, side.design, failures, steps, stalls, values, seed)
 
 
 def steps_of(scenario: Scenario, side: Side) -> Steps:

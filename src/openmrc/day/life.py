@@ -19,7 +19,8 @@ import numpy as np
 
 from openmrc.day.failures import ALL, NOTHING, PATHS, PORT, Failures
 from openmrc.day.stalls import Stalls
-from openmrc.day.steps import Steps
+from openmrc.day.steps import Missing, Steps
+from openmrc.jit.interrupts import held_back
 from openmrc.planning.sizing import Design
 
 SEED_STALLS = 2  # the purpose of a random stream
@@ -77,6 +78,7 @@ class Life:
         self._kept = 0.0  # steps at the last checkpoint
         self._ends: list[tuple[float, int]] = []  # of failures: (when, number)
         self._ports: dict[tuple[int, int], int] = {}  # missing, and by how many failures
+        self._lacking: Missing | None = frozenset()  # the same as a key; None: to be made
         self._uplinks: dict[tuple[int, int], float] = {}  # (tier, block): share that is missing
         hosts = design.nics // int(values["host_gpus"])
         self.spares = int(hosts * values["spare_share"])
@@ -84,8 +86,14 @@ class Life:
         self._back: list[tuple[float, int]] = []  # when hosts come back, and how many
         self._step_s = steps.whole_s
 
-    def run(self, until_s: float, go_on: Callable[[float], bool] = lambda now_s: True) -> None:
-        """Live until this time, or until `go_on`, which is given the time, says no."""
+    def run(self, until_s: float, tell: Callable[[float], None] = lambda now_s: None) -> None:
+        """Live until this time; `tell` is given the time. Ctrl-C ends it between two failures."""
+        with held_back() as let_through:
+            self._live(until_s, tell, let_through)
+
+    def _live(
+        self, until_s: float, tell: Callable[[float], None], let_through: Callable[[], None]
+    ) -> None:
         at_s = self.failures.at_s
         for number in range(int(np.searchsorted(at_s, self.now_s)), len(at_s)):
             if at_s[number] >= until_s:
@@ -93,11 +101,11 @@ class Life:
             self._repairs(float(at_s[number]))
             self._go_on(float(at_s[number]))
             self._break(number)
-            if not go_on(self.now_s):
-                return
+            tell(self.now_s)
+            let_through()
         self._repairs(until_s)
         self._go_on(until_s)
-        go_on(self.now_s)
+        tell(self.now_s)
 
     # ---- time passes
 
@@ -210,6 +218,7 @@ class Life:
         gone = [key for key in self._ports if key[0] // per_host in hosts]
         for key in gone:
             del self._ports[key]
+            self._lacking = None
         at_s = self.now_s
         while self._back and self._back[0][0] <= at_s:
             self._spares += heapq.heappop(self._back)[1]
@@ -235,6 +244,7 @@ class Life:
         failures = self.failures
         kind, plane = failures.kinds[int(failures.kind[number])], int(failures.plane[number])
         if kind.takes == PORT:
+            self._lacking = None
             for nic in self._nics(number):
                 held = self._ports.get((nic, plane), 0) + by
                 if held > 0:
@@ -267,7 +277,9 @@ class Life:
         for (tier, _), share in self._uplinks.items():
             tier = min(tier, tiers - 1)
             worst[tier] = max(worst[tier], round(share, 9))
-        return self.steps.step_s(frozenset(self._ports), tuple(worst))
+        if self._lacking is None:
+            self._lacking = frozenset(self._ports)
+        return self.steps.step_s(self._lacking, tuple(worst))
 
     # ---- what came of it
 
