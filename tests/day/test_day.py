@@ -79,6 +79,16 @@ def test_the_same_failures_on_each_fabric(
         assert each["step_s"]["p50"] <= each["step_s"]["p99"] <= each["step_s"]["p100"]
 
 
+def test_ranks_that_compute_unevenly_take_longer(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    even = day(capsys, scenario)["fabrics"][0]["step_s"]["undisturbed"]
+    file = Path(scenario)
+    file.write_text(SCENARIO + "jitter = 0.1\n", encoding="utf-8")
+    uneven = day(capsys, scenario)["fabrics"][0]["step_s"]["undisturbed"]
+    assert 1.01 * even < uneven < 1.1 * even
+
+
 def test_the_first_two_lines_are_the_answer(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

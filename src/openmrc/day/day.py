@@ -17,7 +17,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.clos import fat_tree
 from openmrc.fabric.model import Fabric
 from openmrc.flow.capacity import Messages, capacity
-from openmrc.flow.steps import Lockstep
+from openmrc.flow.steps import Lockstep, Ranks
 from openmrc.planning.collisions import slowest_of_ring
 from openmrc.planning.sizing import Design, size
 from openmrc.run.perfect import perfect_costs
@@ -116,18 +116,21 @@ def steps_of(scenario: Scenario, side: Side) -> Steps:
     """Return the times of the job's steps on a fabric, as a function of what is missing."""
     workload: Any = scenario.workload
     layout = workload.groups(side.fabric.n_nics)
-    # all ranks of a stage compute for the mean time: the flow level's model of ranks in step
-    work = replace(workload.work(layout), steps=STEPS, jitter=0.0)
+    work = replace(workload.work(layout), steps=STEPS)
     placement = placed(layout.n_ranks, workload.placement, scenario.seed)
     nics = np.arange(layout.n_ranks) if placement is None else np.asarray(placement)
     messages = Messages(side.fabric, side.transport, perfect_costs)
-    job = Lockstep(layout, work, messages, nics)
+    job = Lockstep(layout, replace(work, jitter=0.0), messages, nics)
     whole = capacity(side.fabric, side.fabric.port_rate_bps / PS_BITS)
+    uneven_s = 0.0
+    if work.jitter:  # rank by rank, once: what is missing later hardly changes it
+        ends_ps = Ranks(layout, work, messages, nics, scenario.seed).step_ends_ps(whole)
+        uneven_s = max(float(ends_ps[1] - ends_ps[0]) - job.step_ps(whole), 0.0) * S_PER_PS
     transport = side.transport
     if not isinstance(transport, RoceTransport) or transport.balances:
-        return Steps(job, whole)
+        return Steps(job, whole, uneven_s=uneven_s)
     used = min(transport.qps / side.design.planes, 1)  # each queue pair is on one plane
-    return Steps(job, whole, cache(partial(slowest, side.design, transport.qps)), used)
+    return Steps(job, whole, cache(partial(slowest, side.design, transport.qps)), used, uneven_s)
 
 
 def slowest(design: Design, qps: int, missing_share: float) -> float:

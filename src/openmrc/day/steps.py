@@ -20,7 +20,8 @@ S_PER_PS = 1e-12
 
 class Steps:
     """`hashed` gives how many times as long a phase across T0s takes over hashed paths, by the
-    share of uplinks that is missing; of a NIC queue pairs use the share `used`.
+    share of uplinks that is missing; of a NIC queue pairs use the share `used`. Ranks that compute
+    unevenly make each step `uneven_s` longer than in lockstep.
     """
 
     def __init__(
@@ -29,15 +30,17 @@ class Steps:
         whole: Capacity,
         hashed: Callable[[float], float] | None = None,
         used: float = 1.0,
+        uneven_s: float = 0.0,
     ) -> None:
-        self.ideal_s = job.step_ps(whole) * S_PER_PS  # without collisions
+        self._uneven_s = uneven_s
+        self.ideal_s = job.step_ps(whole) * S_PER_PS + uneven_s  # without collisions
         self._job, self._whole, self._hashed = job, whole.times(used), hashed
         self._known: dict[tuple[Missing, tuple[float, ...]], float] = {}
         self.none = (0.0,) * len(whole.up)
         self.whole_s = self.step_s(frozenset(), self.none)
         unlimited = whole.times(np.inf)
         # of a step, what is not computation: the part that waits for the network
-        self.exposed_share = 1 - job.step_ps(unlimited) * S_PER_PS / self.whole_s
+        self.exposed_share = 1 - (job.step_ps(unlimited) * S_PER_PS + uneven_s) / self.whole_s
 
     def step_s(self, ports: Missing, uplinks: tuple[float, ...]) -> float:
         """Return the time of a step while these ports, and these shares of uplinks, are missing."""
@@ -46,7 +49,8 @@ class Steps:
     def _one(self, ports: Missing, uplinks: tuple[float, ...]) -> float:
         key = (ports, uplinks)
         if key not in self._known:
-            self._known[key] = self._job.step_ps(self._has(ports, uplinks)) * S_PER_PS
+            lockstep_ps = self._job.step_ps(self._has(ports, uplinks))
+            self._known[key] = lockstep_ps * S_PER_PS + self._uneven_s
         return self._known[key]
 
     def _has(self, ports: Iterable[tuple[int, int]], uplinks: tuple[float, ...]) -> Capacity:
