@@ -1,6 +1,7 @@
 "use strict";
 const { fabrics, causes, did } = JSON.parse(document.getElementById("data").textContent);
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name);
+let colours = {}; // looked up once for each picture
+const css = (name) => colours[name] ??= getComputedStyle(document.documentElement).getPropertyValue("--" + name);
 const COLOURS = { nothing: "nothing", stalled: "stall", slower: "bandwidth", interrupted: "rollback" };
 const TYPES = { at_s: Float64Array, lasts_s: Float32Array, stall_s: Float32Array, step_s: Float32Array,
   kind: Uint8Array, did: Uint8Array, nic: Int32Array, plane: Uint8Array };
@@ -77,6 +78,7 @@ function list(line, at) {
 
 function show() {
   document.getElementById("span").textContent = `${clock(from)} to ${clock(until)}: ${length(until - from)}`;
+  colours = {};
   lines.forEach(draw);
 }
 function zoom(by, at = (from + until) / 2) {
