@@ -62,6 +62,7 @@ COMMANDS = {
     "decode of MRC": "decode 'a-multipath reliable connection.pcapng'",
     "sweep": "sweep x.toml --over seed=1,2 --over transport.pmtu=1024,2048 --out swept",
     "plan": "plan --gpus 65536 --collisions",
+    "day": "day t.toml",
     "compare": "compare out out",
 }
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w.,])")

@@ -15,7 +15,8 @@ from openmrc.traffic.ideal import costs
 from openmrc.traffic.traffic import Calcs, Traffic, make_traffic, unroll
 from openmrc.workload.layout import make_layout
 from openmrc.workload.model import Sizes
-from openmrc.workload.training import REDUCE_SCATTER, Work, training
+from openmrc.workload.phases import REDUCE_SCATTER, Work
+from openmrc.workload.training import training
 from tests.sim.lab import FRAME, MS, NS, US, clos, conserved, world_of
 from tests.sim.worlds import LOSSY, same_run
 

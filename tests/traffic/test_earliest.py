@@ -13,7 +13,8 @@ from openmrc.traffic.ideal import costs, ideal_ps
 from openmrc.traffic.traffic import Calcs, Traffic, make_traffic, unroll
 from openmrc.workload.layout import make_layout
 from openmrc.workload.model import Sizes
-from openmrc.workload.training import Work, training
+from openmrc.workload.phases import Work
+from openmrc.workload.training import training
 
 US = 10**6
 FABRIC = multiplane(16, 4, 10**11, 4, 4, 500_000, 250_000)

@@ -18,7 +18,8 @@ from openmrc.traffic.traffic import Traffic, unroll
 from openmrc.workload.dag import Dag
 from openmrc.workload.layout import Layout, make_layout
 from openmrc.workload.model import Sizes
-from openmrc.workload.training import REDUCE_SCATTER, Work, training
+from openmrc.workload.phases import REDUCE_SCATTER, Work
+from openmrc.workload.training import training
 
 US = 10**6
 SIZES = Sizes(tp=4_000, pp=3_000, ep=2_001, dp=6_000, expert=4_003)

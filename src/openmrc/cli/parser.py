@@ -27,6 +27,7 @@ from openmrc.cli import (
     sweep,
 )
 from openmrc.conform import command as conformance
+from openmrc.day import command as day
 from openmrc.errors import InputError
 from openmrc.ops import command as why
 from openmrc.ops.export import command as switches
@@ -37,7 +38,7 @@ from openmrc.soak import command as soak
 
 # Each module adds one command or two, and returns the parsers that take --json.
 GROUPS = {
-    "Simulate": (init, run, sweep, compare, policy, plan),
+    "Simulate": (init, run, sweep, compare, policy, plan, day),
     "Real frames": (lab, perf, decode, secret, doctor),
     "Implementers": (conformance, capi),
     "Operators": (why, ops, switches),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from openmrc.flow import state as fs
 from openmrc.flow.health import Floats
 from openmrc.jit import records
 from openmrc.sim.net import network
+from openmrc.sim.roce.transport import RoceTransport
 from openmrc.traffic.earliest import Cost
 from openmrc.traffic.traffic import Traffic
 from openmrc.units import PS_BITS
+from openmrc.wire.framing import Framing, framing
+from openmrc.wire.roce.framing import roce_framing
 
 SEED_JITTER = 11  # purpose of a random stream, in addition to those of the packet level
 RING_MAX = 8  # messages of a QP that stand in line; others wait as they do for a send queue
@@ -28,6 +31,19 @@ class Sizes(NamedTuple):
     header_bytes: int  # of a data packet
     answer_bytes: int  # of an acknowledgement
     packets_an_answer: float  # data packets that one acknowledges; the last of a message is always
+
+
+def sizes_of(transport: Any) -> Sizes:
+    """Return how the packets of a transport count."""
+    if isinstance(transport, RoceTransport):
+        of_roce = roce_framing(transport.rules)
+        return _sizes(transport.pmtu, of_roce, float(transport.ack_every))
+    an_answer = max(transport.sack_bytes / transport.pmtu, 1.0)
+    return _sizes(transport.pmtu, framing(transport.rules, transport.srv6), an_answer)
+
+
+def _sizes(pmtu: int, frames: Framing, an_answer: float) -> Sizes:
+    return Sizes(pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer)
 
 
 def fluid(
@@ -62,7 +78,7 @@ def fluid(
     flow.burden = 1
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
-    entry.after_ps = _after(traffic, cost, sizes, planes, rate_bps)
+    entry.after_ps = after_ps(traffic.msg_bytes, cost, sizes, planes, rate_bps)
     entry.ack_ps = cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
     entry.follow = _follow(fabric, traffic, sizes)
@@ -93,15 +109,17 @@ def fluid(
     )
 
 
-def _after(traffic: Traffic, cost: Cost, sizes: Sizes, planes: int, rate_bps: int) -> LongArray:
+def after_ps(
+    msg_bytes: LongArray, cost: Cost, sizes: Sizes, planes: int, rate_bps: int
+) -> LongArray:
     """From when a message is sent at an even rate until it is placed, ps. Alone in the network it
     is placed when its packets are, which are sent whole and one by one (`traffic.ideal`); on one
     path the last one's way is what follows.
     """
     if planes == 1:
         return cost.trail
-    packets = -(-traffic.msg_bytes // sizes.pmtu)
-    wire_bits = 8 * (traffic.msg_bytes + packets * sizes.header_bytes)
+    packets = -(-msg_bytes // sizes.pmtu)
+    wire_bits = 8 * (msg_bytes + packets * sizes.header_bytes)
     evenly = wire_bits * 1e12 / (rate_bps * planes)
     after: LongArray = np.maximum(cost.arrive - np.ceil(evenly), 0).astype(np.int64)
     return after

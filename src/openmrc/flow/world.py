@@ -34,8 +34,7 @@ from openmrc.sim.world import LATEST_PS, Progress
 from openmrc.traffic.earliest import Cost
 from openmrc.traffic.traffic import Traffic
 from openmrc.traffic.trims import trims_of_nics
-from openmrc.wire.framing import Framing, framing
-from openmrc.wire.roce.framing import roce_framing
+from openmrc.wire.framing import framing
 
 EVENTS_A_STEP = 200_000  # between two checks of the clock: about a tenth of a second
 
@@ -107,22 +106,18 @@ class FlowWorld(Told):
             self.values: Any = self._pools.values
             self.ends = self._pools.ends
             self._late_ps, self._paths_of_plane = self.values.base_rtt_ps, 1
-            frames: Framing = roce_framing(transport.rules)
-            an_answer = float(transport.ack_every)
         else:
             self.values = derive(fabric, transport, parts.queues, parts.senders_per_nic)
             self.ends = network.Ends(traffic)
             self._late_ps = self.values.overdue_after_ps
             self._paths_of_plane = self.values.evs_per_plane_active
-            frames = framing(transport.rules, transport.srv6)
-            an_answer = max(transport.sack_bytes / transport.pmtu, 1.0)
             ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
             if transport.paths == "single":
                 actions = self._events["action"]
                 self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
             else:
                 self._pools = Sprayed(*ways)
-        return Sizes(transport.pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer)
+        return build.sizes_of(transport)
 
     def _trimmed(self, parts: Parts) -> Floats:
         """What headers of trimmed packets take of the receiver's port for each byte of data; they

@@ -147,22 +147,24 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
 }
 
 
-def values_with(overrides: Sequence[str] = ()) -> dict[str, float]:
-    """Return the value of every assumption, with `overrides` ("cable_usd=50") in place of the
-    defaults.
+def values_with(
+    overrides: Sequence[str] = (), known: Mapping[str, Assumption] = ASSUMPTIONS
+) -> dict[str, float]:
+    """Return the value of every `known` assumption, with `overrides` ("cable_usd=50") in place of
+    the defaults.
 
     Raises `InputError` for an unknown name or an invalid value.
     """
-    values = {name: assumption.value for name, assumption in ASSUMPTIONS.items()}
+    values = {name: assumption.value for name, assumption in known.items()}
     for text in overrides:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise InputError(f"--set {text}: accepted: NAME=VALUE, such as cable_usd=50")
-        if name not in ASSUMPTIONS:
-            near = get_close_matches(name, ASSUMPTIONS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"accepted: {', '.join(ASSUMPTIONS)}"
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"accepted: {', '.join(known)}"
             raise InputError(f"--set {text}: there is no assumption {name!r}; {hint}")
-        values[name] = _value(text, value, ASSUMPTIONS[name])
+        values[name] = _value(text, value, known[name])
     return values
 
 

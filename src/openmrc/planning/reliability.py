@@ -43,7 +43,9 @@ class Failure(NamedTuple):
         return self.per_day * self.interrupts
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """One kind of failure: how often there is one, what it takes, and for how long."""
+
     kind: str
     things: int
     share: float
@@ -55,7 +57,7 @@ class _Kind(NamedTuple):
 
 def failures(design: Design, values: Mapping[str, float]) -> list[Failure]:
     """Return every kind of failure of `design` with the rates of `assumptions.values_with`."""
-    kinds = [*_at_nics(design, values), *_between_switches(design, values)]
+    kinds = kinds_of(design, values)
     missing = _port_missing(design, kinds)
     return [
         Failure(
@@ -71,6 +73,11 @@ def failures(design: Design, values: Mapping[str, float]) -> list[Failure]:
     ]
 
 
+def kinds_of(design: Design, values: Mapping[str, float]) -> list[Kind]:
+    """Return every kind of failure of `design`."""
+    return [*_at_nics(design, values), *_between_switches(design, values)]
+
+
 def interruptions_per_day(found: list[Failure]) -> float:
     """Return how often a job on all GPUs is interrupted by the fabric."""
     return sum(failure.interruptions_per_day for failure in found)
@@ -81,7 +88,7 @@ def mean_time_between_h(per_day: float) -> float | None:
     return HOURS_PER_DAY / per_day if per_day > 0 else None
 
 
-def _at_nics(design: Design, values: Mapping[str, float]) -> list[_Kind]:
+def _at_nics(design: Design, values: Mapping[str, float]) -> list[Kind]:
     """Return the failures that take a whole plane, or everything, from a NIC."""
     nics, planes = design.nics, design.planes
     plane = 1 / planes
@@ -91,13 +98,13 @@ def _at_nics(design: Design, values: Mapping[str, float]) -> list[_Kind]:
     _, t0_transceivers, _ = design.transceivers
     per = min(design.links_per_transceiver, nics)
     return [
-        _Kind("NIC", nics, 1.0, 1, rate["nic"], repair, "all"),
-        _Kind("transceiver of a NIC", nics, 1.0, 1, rate["transceiver"], repair, "all"),
-        _Kind(
+        Kind("NIC", nics, 1.0, 1, rate["nic"], repair, "all"),
+        Kind("transceiver of a NIC", nics, 1.0, 1, rate["transceiver"], repair, "all"),
+        Kind(
             f"NIC port{FLAP}", nics * planes, plane, 1, values["port_flaps_per_day"], flap, "port"
         ),
-        _Kind("link NIC-T0", design.links[0], plane, 1, rate["link"], repair, "port"),
-        _Kind(
+        Kind("link NIC-T0", design.links[0], plane, 1, rate["link"], repair, "port"),
+        Kind(
             "transceiver of a T0, to NICs",
             t0_transceivers,
             plane,
@@ -106,24 +113,24 @@ def _at_nics(design: Design, values: Mapping[str, float]) -> list[_Kind]:
             repair,
             "port",
         ),
-        _Kind(
+        Kind(
             "T0 switch", design.switches[0], plane, design.reach(0), rate["switch"], repair, "port"
         ),
-        _Kind("plane", planes, plane, nics, rate["plane"], repair, "port"),
+        Kind("plane", planes, plane, nics, rate["plane"], repair, "port"),
     ]
 
 
 MTBFS = ("nic", "transceiver", "link", "switch", "plane")
 
 
-def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind]:
+def _between_switches(design: Design, values: Mapping[str, float]) -> list[Kind]:
     """Return the failures that take some of the paths of a plane: all of them leave others."""
     repair = values["repair_h"] / HOURS_PER_DAY
     flap = values["flap_s"] / SECONDS_PER_DAY
     rate = {name: HOURS_PER_DAY / values[f"{name}_mtbf_h"] for name in MTBFS}
     half, per = design.half, design.links_per_transceiver
     kinds = [
-        _Kind(
+        Kind(
             "transceiver between switches",
             design.transceivers[2],
             per / half,
@@ -137,12 +144,12 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind
         name, links = f"link T{tier}-T{tier + 1}", design.links[tier + 1]
         share, nics = half ** -(tier + 1), design.reach(tier)
         flaps = values["fabric_flaps_per_day"]
-        kinds.append(_Kind(name, links, share, nics, rate["link"], repair, "paths"))
-        kinds.append(_Kind(f"{name}{FLAP}", links, share, nics, flaps, flap, "paths"))
+        kinds.append(Kind(name, links, share, nics, rate["link"], repair, "paths"))
+        kinds.append(Kind(f"{name}{FLAP}", links, share, nics, flaps, flap, "paths"))
     for tier in range(1, design.tiers):
         bundle = design.bundle if tier == design.tiers - 1 else 1
         kinds.append(
-            _Kind(
+            Kind(
                 f"T{tier} switch",
                 design.switches[tier],
                 bundle / half**tier,
@@ -155,7 +162,7 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind
     return kinds
 
 
-def _port_missing(design: Design, kinds: list[_Kind]) -> float:
+def _port_missing(design: Design, kinds: list[Kind]) -> float:
     """Return the fraction of time in which a NIC lacks its port into one plane."""
     loads = 0.0
     for k in kinds:
@@ -167,7 +174,7 @@ def _port_missing(design: Design, kinds: list[_Kind]) -> float:
     return loads / (1 + loads)
 
 
-def _interrupts(kind: _Kind, planes: int, missing: float) -> float:
+def _interrupts(kind: Kind, planes: int, missing: float) -> float:
     if kind.takes == "all":
         return 1.0
     if kind.takes == "paths":

@@ -76,8 +76,10 @@ class Design:
 
     @cached_property
     def bundle(self) -> int:
-        """Return how many links in parallel a top switch has to each block below it."""
-        most = self.radix // self.blocks(self.tiers - 2)
+        """Return how many links in parallel a top switch has to each block below it: one where it
+        has more ports than the others.
+        """
+        most = max(self.radix // self.blocks(self.tiers - 2), 1)
         return max(b for b in range(1, self.half + 1) if b <= most and self.half % b == 0)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from openmrc.planning.assumptions import ASSUMPTIONS, VALUE_MAX
+from openmrc.planning.assumptions import ASSUMPTIONS, VALUE_MAX, Assumption
 from openmrc.planning.comparison import Plan, ratios
 from openmrc.planning.grounds import COST, INTERRUPTIONS, LOST, POWER, grounds
 from openmrc.tabular import Column, print_table
@@ -31,7 +31,7 @@ def print_plan(
         print(line, file=out)
     if hashed is not None:
         _print_collisions(hashed, out)
-    _print_assumptions(values, out)
+    print_assumptions(values, ASSUMPTIONS, out)
 
 
 def sentences(plans: Sequence[Plan]) -> list[str]:
@@ -198,7 +198,10 @@ def _print_collisions(hashed: dict[str, Any], out: IO[str]) -> None:
     print_table(title, columns, rows, out)
 
 
-def _print_assumptions(values: Mapping[str, float], out: IO[str]) -> None:
+def print_assumptions(
+    values: Mapping[str, float], assumptions: Mapping[str, Assumption], out: IO[str]
+) -> None:
+    """Print every assumption with its source."""
     title = "Assumptions, each to be set with --set NAME=VALUE; the rest is arithmetic"
     columns = [
         Column("name", words=True),
@@ -207,7 +210,7 @@ def _print_assumptions(values: Mapping[str, float], out: IO[str]) -> None:
         Column("from", words=True),
     ]
     rows = []
-    for name, known in ASSUMPTIONS.items():
+    for name, known in assumptions.items():
         own = values[name] == known.value
         value = "never" if values[name] >= VALUE_MAX else f"{values[name]:,.10g}"
         rows.append([name, value, known.unit, known.source if own else "--set"])

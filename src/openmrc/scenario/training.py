@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from openmrc.traffic.traffic import Traffic
     from openmrc.workload.layout import Layout
     from openmrc.workload.model import Sizes
+    from openmrc.workload.phases import Work
 
 SECONDS_OF_A_DAY = 86_400
 FAULTS_A_DAY_MAX = 1_000_000
@@ -101,16 +102,18 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
 
     def build(self, n_nics: int, seed: int) -> Traffic:
         """Return the steps; raise `InputError` for what does not fit."""
-        from openmrc.workload.training import Work, training
+        from openmrc.workload.training import training
 
         layout = self.groups(n_nics)
+        nics = placed(layout.n_ranks, self.placement, seed)
+        return training(n_nics, layout, self.work(layout), seed, nics)
+
+    def work(self, layout: Layout) -> Work:
+        """Return what the ranks compute and send."""
+        from openmrc.workload.phases import Work
+
         backward = 2 * self.forward if self.backward is None else self.backward
-        work = Work(
-            **arguments(self, *WORK),
-            backward_ps=backward,
-            sizes=self.sizes(layout),
-        )
-        return training(n_nics, layout, work, seed, placed(layout.n_ranks, self.placement, seed))
+        return Work(**arguments(self, *WORK), backward_ps=backward, sizes=self.sizes(layout))
 
     def groups(self, n_nics: int) -> Layout:
         """Return the groups of each rank; raise `InputError` if sizes do not fit."""

@@ -47,6 +47,13 @@ class Layout:
         """Return the ranks of one stage of the pipeline: rank i sends to rank i of the next."""
         return self.groups("pp")[:, stage]
 
+    def groups_of_stage(self, stage: int, *dimensions: str) -> LongArray:
+        """Return [groups, members]: the groups within a stage, as indices of its ranks."""
+        place = np.full(self.n_ranks, -1)
+        place[self.stage(stage)] = np.arange(len(self.stage(stage)))
+        found: LongArray = place[self.groups(*dimensions)]
+        return found[found[:, 0] >= 0]
+
 
 def make_layout(
     ranks: int, tp: int, pp: int, ep: int = 1, dp: int | None = None, order: str = "tp-ep-dp-pp"

@@ -1,0 +1,1 @@
+"""A day of a training job, with all failures in it (docs/day.md)."""

@@ -1,0 +1,303 @@
+"""The life of one job on one fabric through all failures of a period.
+
+A failure that leaves a NIC without a port, or takes a host, ends the job: what was done since the
+last checkpoint is lost, and it starts again, on spare hosts for those that failed. Any other stalls
+it for a moment, and makes its steps longer while it lasts. A job also starts without hosts that
+lack ports, if enough spares are left. Hosts come back as spares when they are repaired.
+
+Every second of the period is in one account, so they sum to it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.day.failures import ALL, NOTHING, PATHS, PORT, Failures
+from openmrc.day.stalls import Stalls
+from openmrc.day.steps import Missing, Steps
+from openmrc.jit.interrupts import held_back
+from openmrc.planning.sizing import Design
+
+SEED_STALLS = 2  # the purpose of a random stream
+CAUSES = ("stall", "bandwidth", "collisions", "rollback", "checkpoint", "restart", "spare")
+EPSILON = 1e-9
+
+
+class Job(NamedTuple):
+    """A job's own times, s, and its size."""
+
+    gpus: int
+    checkpoint_s: float  # of work between two
+    checkpoint_time_s: float  # to write one
+    restart_s: float
+
+
+class Event(NamedTuple):
+    """A failure, and what it did to the job."""
+
+    at_s: float
+    kind: str
+    nic: int
+    plane: int
+    lasts_s: float
+    did: str  # "interrupted", "slower", "stalled", "nothing"
+    stall_s: float
+    step_s: float  # of a step from then on
+
+
+class Life:
+    """A job from its start on; `run` takes it through its failures."""
+
+    def __init__(
+        self,
+        job: Job,
+        design: Design,
+        failures: Failures,
+        steps: Steps,
+        stalls: Stalls,
+        values: Mapping[str, float],
+        seed: int,
+    ) -> None:
+        self.job, self.design, self.failures, self.steps = job, design, failures, steps
+        self._stalls, self._values = stalls, values
+        self._draws = np.random.default_rng([seed, SEED_STALLS]).random(len(failures.at_s))
+        self.now_s = 0.0
+        self.lost_s = dict.fromkeys(CAUSES, 0.0)
+        self.steps_done = 0.0
+        self.interruptions: Counter[str] = Counter()
+        self.events: list[Event] = []
+        self.outages: list[tuple[float, float, str]] = []  # from, until, what for
+        self.spells: list[tuple[float, float]] = []  # (time of a step, how many)
+        self._waits: list[tuple[float, str]] = []  # until when the job waits, and what for
+        self._run_s = 0.0  # since it last started, checkpoints included
+        self._kept = 0.0  # steps at the last checkpoint
+        self._ends: list[tuple[float, int]] = []  # of failures: (when, number)
+        self._ports: dict[tuple[int, int], int] = {}  # missing, and by how many failures
+        self._lacking: Missing | None = frozenset()  # the same as a key; None: to be made
+        self._uplinks: dict[tuple[int, int], float] = {}  # (tier, block): share that is missing
+        hosts = design.nics // int(values["host_gpus"])
+        self.spares = int(hosts * values["spare_share"])
+        self._spares = self.spares
+        self._back: list[tuple[float, int]] = []  # when hosts come back, and how many
+        self._step_s = steps.whole_s
+
+    def run(self, until_s: float, tell: Callable[[float], None] = lambda now_s: None) -> None:
+        """Live until this time; `tell` is given the time. Ctrl-C ends it between two failures."""
+        with held_back() as let_through:
+            self._live(until_s, tell, let_through)
+
+    def _live(
+        self, until_s: float, tell: Callable[[float], None], let_through: Callable[[], None]
+    ) -> None:
+        at_s = self.failures.at_s
+        for number in range(int(np.searchsorted(at_s, self.now_s)), len(at_s)):
+            if at_s[number] >= until_s:
+                break
+            self._repairs(float(at_s[number]))
+            self._go_on(float(at_s[number]))
+            self._break(number)
+            tell(self.now_s)
+            let_through()
+        self._repairs(until_s)
+        self._go_on(until_s)
+        tell(self.now_s)
+
+    # ---- time passes
+
+    def _go_on(self, until_s: float) -> None:
+        """Nothing changes until then: the job waits, then runs."""
+        while self._waits and self.now_s < until_s:
+            ready_s, cause = self._waits[0]
+            waits_s = max(min(ready_s, until_s) - self.now_s, 0.0)
+            self.lost_s[cause] += waits_s
+            if cause != "stall" and waits_s:
+                self.outages.append((self.now_s, self.now_s + waits_s, cause))
+            self.now_s += waits_s
+            if ready_s <= self.now_s:
+                self._waits.pop(0)
+        runs_s = until_s - self.now_s
+        if runs_s <= 0:
+            return
+        period_s = self.job.checkpoint_s + self.job.checkpoint_time_s
+        rate = self.job.checkpoint_s / period_s / self._step_s
+        last_s = (self._run_s + runs_s) // period_s * period_s
+        if last_s > self._run_s:
+            self._kept = self.steps_done + (last_s - self._run_s) * rate
+        done = runs_s * rate
+        self._run_s += runs_s
+        self.steps_done += done
+        self.spells.append((self._step_s, done))
+        self.lost_s["checkpoint"] += runs_s * self.job.checkpoint_time_s / period_s
+        self.lost_s["bandwidth"] += done * (self._step_s - self.steps.whole_s)
+        self.lost_s["collisions"] += done * (self.steps.whole_s - self.steps.ideal_s)
+        self.now_s = until_s
+
+    def _repairs(self, until_s: float) -> None:
+        """Failures end until then."""
+        while self._ends and self._ends[0][0] <= until_s:
+            at_s, number = heapq.heappop(self._ends)
+            self._go_on(max(at_s, self.now_s))
+            self._hold(number, -1)
+            self._step_s = self._now_takes_s()
+
+    # ---- something fails
+
+    def _break(self, number: int) -> None:
+        failures = self.failures
+        kind = failures.kinds[int(failures.kind[number])]
+        lasts_s = float(failures.lasts_s[number])
+        before_s = self._step_s
+        stall_s, did = 0.0, "nothing"
+        dies = kind.takes in (ALL, NOTHING)
+        if not dies:
+            self._hold(number, 1)
+            heapq.heappush(self._ends, (self.now_s + lasts_s, number))
+            dies = kind.takes == PORT and self._cut_off(number)
+            stall_s, dies_of_it = self._stalls(kind.takes, float(self._draws[number]))
+            dies = dies or dies_of_it
+        if dies:
+            did = "interrupted"
+            self.interruptions[kind.kind] += 1
+            failed: Sequence[int] = ()
+            if kind.takes == ALL:
+                failed = self._nics(number)
+            elif kind.takes == PORT:
+                failed = self._without_port(number)
+            self._interrupt(failed, lasts_s)
+        else:
+            self._step_s = self._now_takes_s()
+            self._stall(stall_s)
+            noticed = self._values["noticed_share"] * self.steps.whole_s
+            if self._step_s > before_s + noticed:
+                did = "slower"
+            elif stall_s > noticed:
+                did = "stalled"
+        here = (self.now_s, kind.kind, int(failures.nic[number]), int(failures.plane[number]))
+        self.events.append(Event(*here, lasts_s, did, stall_s, self._step_s))
+
+    def _stall(self, stall_s: float) -> None:
+        """All ranks wait; a job that does not run anyway waits no longer."""
+        if not stall_s or any(cause != "stall" for _, cause in self._waits):
+            return
+        until_s = max([self.now_s + stall_s, *(ready_s for ready_s, _ in self._waits)])
+        if not self._waits:
+            self.spells.append((self._step_s + stall_s, 1.0))
+        self._waits = [(until_s, "stall")]
+
+    def _interrupt(self, failed: Sequence[int], lasts_s: float) -> None:
+        """The job ends, and starts again without the hosts of these NICs."""
+        undone = self.steps_done - self._kept
+        self.steps_done = self._kept
+        self.lost_s["rollback"] += undone * self.steps.ideal_s
+        per_host = int(self._values["host_gpus"])
+        ready_s = self._replace({nic // per_host for nic in failed}, lasts_s)
+        for end_s, number in self._ends:
+            if self._spares > 0 and self._is_weak(number):
+                host = self._nics(number)[0] // per_host
+                self._replace({host}, end_s - self.now_s)
+        self._waits = [(ready_s, "spare"), (ready_s + self.job.restart_s, "restart")]
+        self._run_s = 0.0
+        self._step_s = self._now_takes_s()
+
+    def _is_weak(self, number: int) -> bool:
+        """Whether a failure leaves one host short of ports, and of more than are admitted."""
+        kind, nics = self.failures.kinds[int(self.failures.kind[number])], self._nics(number)
+        if kind.takes != PORT or len(nics) > self._values["host_gpus"]:
+            return False
+        lacks = sum((nics[0], plane) in self._ports for plane in range(self.design.planes))
+        return lacks > self._values["admit_ports"]
+
+    def _replace(self, hosts: set[int], lasts_s: float) -> float:
+        """Put spares in the place of hosts; return when enough of them are there."""
+        per_host = int(self._values["host_gpus"])
+        gone = [key for key in self._ports if key[0] // per_host in hosts]
+        for key in gone:
+            del self._ports[key]
+            self._lacking = None
+        at_s = self.now_s
+        while self._back and self._back[0][0] <= at_s:
+            self._spares += heapq.heappop(self._back)[1]
+        if hosts:
+            heapq.heappush(self._back, (at_s + lasts_s, len(hosts)))
+        self._spares -= len(hosts)
+        while self._spares < 0 and self._back:
+            back_s, n = heapq.heappop(self._back)
+            at_s = max(at_s, back_s)
+            self._spares += n
+        return at_s
+
+    # ---- what is missing
+
+    def _nics(self, number: int) -> range:
+        """The NICs below a failure."""
+        kind = self.failures.kinds[int(self.failures.kind[number])]
+        first = int(self.failures.nic[number])
+        return range(first, min(first + kind.nics, self.design.nics))
+
+    def _hold(self, number: int, by: int) -> None:
+        """A failure begins (1) or ends (-1) to take ports or paths."""
+        failures = self.failures
+        kind, plane = failures.kinds[int(failures.kind[number])], int(failures.plane[number])
+        if kind.takes == PORT:
+            self._lacking = None
+            for nic in self._nics(number):
+                held = self._ports.get((nic, plane), 0) + by
+                if held > 0:
+                    self._ports[nic, plane] = held
+                else:
+                    self._ports.pop((nic, plane), None)
+        elif kind.takes == PATHS:
+            tier = next(t for t in range(self.design.tiers) if kind.nics <= self.design.reach(t))
+            key = (tier, int(failures.nic[number]) // kind.nics)
+            held_share = self._uplinks.get(key, 0.0) + by * kind.share / self.design.planes
+            if held_share > EPSILON:
+                self._uplinks[key] = held_share
+            else:
+                self._uplinks.pop(key, None)
+
+    def _without_port(self, number: int) -> list[int]:
+        planes = self.design.planes
+        return [
+            nic for nic in self._nics(number) if all((nic, k) in self._ports for k in range(planes))
+        ]
+
+    def _cut_off(self, number: int) -> bool:
+        """Whether a NIC has no port left."""
+        return bool(self._without_port(number))
+
+    def _now_takes_s(self) -> float:
+        """How long a step takes with what is missing at present."""
+        tiers = len(self.steps.none)
+        worst = [0.0] * tiers
+        for (tier, _), share in self._uplinks.items():
+            tier = min(tier, tiers - 1)
+            worst[tier] = max(worst[tier], round(share, 9))
+        if self._lacking is None:
+            self._lacking = frozenset(self._ports)
+        return self.steps.step_s(self._lacking, tuple(worst))
+
+    # ---- what came of it
+
+    def step_times_s(self, shares: tuple[float, ...]) -> list[float]:
+        """The time of a step that this share of all steps did not exceed; 1: the longest."""
+        if not self.spells:
+            return [float("nan")] * len(shares)
+        time_s, steps = (np.array(column) for column in zip(*self.spells, strict=True))
+        order = np.argsort(time_s)
+        upto = np.cumsum(steps[order]) / steps.sum()
+        places = np.minimum(np.searchsorted(upto, np.array(shares) - EPSILON), len(order) - 1)
+        return [float(each) for each in time_s[order][places]]
+
+    def unnoticed(self) -> int:
+        """How many failures nobody noticed."""
+        return sum(each.did == "nothing" for each in self.events)
+
+    def accounts_s(self) -> Iterator[tuple[str, float]]:
+        """All seconds of the period: of useful work, and lost by cause."""
+        yield "useful", self.steps_done * self.steps.ideal_s
+        yield from self.lost_s.items()

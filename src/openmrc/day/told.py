@@ -1,0 +1,106 @@
+"""What came of a day, as the object of `--json` and as a table, whose first two lines are the
+answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from openmrc.day.failures import GPU, RACK, UPDATE
+from openmrc.day.life import CAUSES, Life
+from openmrc.planning.reliability import SECONDS_PER_DAY
+from openmrc.say import counted
+from openmrc.tabular import Column, print_table
+
+SECONDS_PER_HOUR = 3600
+SHARES = {"p50": 0.5, "p99": 0.99, "p100": 1.0}
+NOT_OF_THE_NETWORK = (GPU, RACK, UPDATE)
+WORDS = {
+    "stall": "stalls",
+    "bandwidth": "missing bandwidth",
+    "collisions": "collisions",
+    "rollback": "rollback",
+    "checkpoint": "writing checkpoints",
+    "restart": "restarts",
+    "spare": "waiting for a spare",
+}
+
+
+def told(name: str, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
+    """Return all figures of one fabric."""
+    gpu_hours = {cause: life.lost_s[cause] * life.job.gpus / SECONDS_PER_HOUR for cause in CAUSES}
+    lost = sum(gpu_hours.values())
+    by_network = {
+        kind: n for kind, n in life.interruptions.items() if kind not in NOT_OF_THE_NETWORK
+    }
+    days = life.now_s / SECONDS_PER_DAY
+    return {
+        "name": name,
+        "hours": life.now_s / SECONDS_PER_HOUR,
+        "steps": life.steps_done,
+        "steps_per_day": life.steps_done / days if days else None,
+        "effective_share": life.steps_done * life.steps.ideal_s / life.now_s if days else None,
+        "step_s": {
+            "undisturbed": life.steps.whole_s,
+            **dict(zip(SHARES, life.step_times_s(tuple(SHARES.values())), strict=True)),
+        },
+        "exposed_share": life.steps.exposed_share,
+        "gpu_hours_lost": gpu_hours | {"total": lost},
+        "usd_lost": lost * values["gpu_hour_usd"],
+        "failures": len(life.events),
+        "unnoticed": life.unnoticed(),
+        "interruptions": life.interruptions.total(),
+        "interruptions_by_network": sum(by_network.values()),
+        "interruptions_by_kind": dict(life.interruptions.most_common()),
+        "spares": life.spares,
+    }
+
+
+def answer(sides: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the two lines that come first."""
+    best = max(each["steps"] for each in sides)
+    steps = ", ".join(
+        f"{each['name']} {each['steps']:,.0f} ({each['steps'] / best:.1%})" for each in sides
+    )
+    lost = ", ".join(
+        f"{each['name']} {each['gpu_hours_lost']['total']:,.0f}"
+        f" (${each['usd_lost']:,.0f}; the network ended it"
+        f" {counted(each['interruptions_by_network'], 'time')})"
+        for each in sides
+    )
+    return f"Steps in {_hours(sides[0]['hours'])}: {steps}.", f"GPU-hours lost: {lost}."
+
+
+def print_day(sides: Sequence[Mapping[str, Any]], out: IO[str]) -> None:
+    """Print the answer, and the figures side by side."""
+    for line in answer(sides):
+        print(line, file=out)
+    columns = [Column("", words=True), *(Column(each["name"]) for each in sides)]
+    rows = [
+        ["steps a day", *(f"{each['steps_per_day']:,.1f}" for each in sides)],
+        ["effective time, %", *(f"{100 * each['effective_share']:.2f}" for each in sides)],
+        *(
+            [f"step, {share}, s", *(f"{each['step_s'][share]:.4g}" for each in sides)]
+            for share in ("undisturbed", *SHARES)
+        ),
+        *(
+            [f"GPU-hours: {words}", *(f"{each['gpu_hours_lost'][key]:,.1f}" for each in sides)]
+            for key, words in {**WORDS, "total": "lost in all"}.items()
+        ),
+        ["lost, USD", *(f"{each['usd_lost']:,.0f}" for each in sides)],
+        *(
+            [words, *(f"{each[key]:,}" for each in sides)]
+            for key, words in (
+                ("interruptions", "interruptions"),
+                ("interruptions_by_network", "of these by the network"),
+                ("failures", "failures"),
+                ("unnoticed", "that nobody noticed"),
+            )
+        ),
+    ]
+    print_table(None, columns, rows, out, sections=[2, 6, 15])
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.4g} h" if hours < 100 else f"{hours / 24:.4g} days"
