@@ -84,7 +84,7 @@ def frame_of(kind: str, fields: Mapping[str, int], to_kit: bool) -> str:
 
 def sequences() -> list[dict[str, Any]]:
     """Return all of them; in plain Python, for the engine is not compiled here."""
-    from openmrc.conform.engine import START_PS, EngineTarget
+    from openmrc.conform.engine import EngineTarget
     from openmrc.conform.run import PASS, run
 
     rules = {rule.name: rule for rule in script.rules()}
@@ -107,26 +107,26 @@ def sequences() -> list[dict[str, Any]]:
         rule = rules[name]
         verdict = run(rule, make)
         assert verdict.outcome == PASS, verdict
-        steps = _steps(made[0].log, sent, START_PS)
+        steps = _steps(made[0].log, sent)
         head = {"name": name, "shows": rule.says, "source": rule.source, "role": rule.role}
         found.append({**head, "settings": rule.settings, "steps": steps})
     return found
 
 
-def _steps(log: list[Event], sent: list[tuple[int, Event]], start_ps: int) -> list[dict[str, Any]]:
+def _steps(log: list[Event], sent: list[tuple[int, Event]]) -> list[dict[str, Any]]:
     """Both directions, and what the application saw, in their order."""
     steps = []
     for at in range(len(log) + 1):
         for place, event in sent:
             if place == at:
-                steps.append(_step("kit", event, start_ps))
+                steps.append(_step("kit", event))
         if at < len(log):
-            steps.append(_step("target", log[at], start_ps))
+            steps.append(_step("target", log[at]))
     return steps
 
 
-def _step(who: str, event: Event, start_ps: int) -> dict[str, Any]:
-    step: dict[str, Any] = {"at_us": round((event.at_ps - start_ps) / US, 3), "from": who}
+def _step(who: str, event: Event) -> dict[str, Any]:
+    step: dict[str, Any] = {"at_us": round(event.at_ps / US, 3), "from": who}
     if event.kind in KINDS.values():
         return {
             **step,

@@ -321,8 +321,8 @@ MUTANTS = [
     Mutant(
         "window ignored by the requester",
         "requester",
-        "if q.nxt >= q.seq_end or q.nxt >= q.una + q.mpr:",
-        "if q.nxt >= q.seq_end or q.nxt >= q.una + 2 * q.mpr:",
+        "if q.nxt >= q.seq_end or q.nxt >= q.una + q.mpr or",
+        "if q.nxt >= q.seq_end or q.nxt >= q.una + 2 * q.mpr or",
         "never-beyond-the-window",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from openmrc.planning.assumptions import ASSUMPTIONS, MTBF_MIN_H, OWN, VALUE_MAX, Assumption
+from openmrc.planning.assumptions import ASSUMPTIONS, MTBF_MIN_H, OWN, Assumption
 
 LLAMA = "Llama 3 (arXiv 2407.21783), table 5 and section 3.3.4: 54 days of 16,384 GPUs"
 MEASURED = "benchmarks/day.py: packet by packet, median of the seeds it prints"
@@ -81,4 +81,3 @@ KNOWN: Mapping[str, Assumption] = {
     **{name: each for name, each in ASSUMPTIONS.items() if name not in NOT_OF_A_DAY},
     **OF_A_DAY,
 }
-NEVER_H = VALUE_MAX
