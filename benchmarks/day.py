@@ -29,7 +29,7 @@ CONSTANTS = {  # by failure and transport: the constant, and how many of it a ms
     ("port", "adaptive"): ("balance_port_stall_s", 1e-3),
     ("link", "adaptive"): ("balance_path_share", 1 / adaptive.KNOWN_MS),
 }
-HASHED = f"""
+RING = f"""
     [fabric]
     nics = 32
     planes = 4
@@ -38,28 +38,19 @@ HASHED = f"""
     [workload]
     kind = "send-recv"
     order = "random"
-    steps = 20000
     size = "{SIZE}"
+"""
+MRC = f"""{RING}
+    steps = 100
+"""
+HASHED = f"""{RING}
+    steps = 20000
     [stop]
     time = "{END_MS}ms"
     [transport]
     kind = "roce"
     qps = 8
     convergence = "{CONVERGES_MS}ms"
-"""
-
-
-MRC = f"""
-    [fabric]
-    nics = 32
-    planes = 4
-    port_rate = "100Gbps"
-    t0_down = 8
-    [workload]
-    kind = "send-recv"
-    order = "random"
-    steps = 100
-    size = "{SIZE}"
 """
 
 

@@ -246,7 +246,7 @@ def test_a_lab_that_is_killed_leaves_no_trace(
     assert len(inside) >= 8  # two sleeps on each of four hosts, at least
     of_hosts = namespaces_of(marked(mark)) - {own}
     assert len(of_hosts) >= 4
-    running = set(all_pids())
+    running = {pid for pid in all_pids() if namespaces_of([pid]) & of_hosts}
     lab.send_signal(number)
     status = lab.wait(timeout=120)
     assert status == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
@@ -254,7 +254,7 @@ def test_a_lab_that_is_killed_leaves_no_trace(
     while marked(mark) and time.monotonic() < until:
         time.sleep(0.05)
     assert marked(mark) == []
-    # Of those that ran before: the kernel gives a number to another lab's namespace at once.
+    # Of those that ran there: the kernel gives a number to another lab's namespace at once.
     assert not of_hosts & namespaces_of(sorted(running & set(all_pids())))
     assert interfaces() == before
     assert mrc("lab", "status", "--name", file.stem).returncode == 2
