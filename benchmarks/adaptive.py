@@ -24,7 +24,7 @@ from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import parse_scenario
 
 KNOWN_MS = 20
-JOB = f"""
+RING = """
     [fabric]
     nics = 32
     planes = 4
@@ -33,8 +33,10 @@ JOB = f"""
     [workload]
     kind = "send-recv"
     order = "random"
-    steps = 20000
     size = "%s"
+"""
+JOB = f"""{RING}
+    steps = 20000
     [stop]
     time = "45ms"
     [[transport]]

@@ -29,21 +29,10 @@ CONSTANTS = {  # by failure and transport: the constant, and how many of it a ms
     ("port", "adaptive"): ("balance_port_stall_s", 1e-3),
     ("link", "adaptive"): ("balance_path_share", 1 / adaptive.KNOWN_MS),
 }
-RING = f"""
-    [fabric]
-    nics = 32
-    planes = 4
-    port_rate = "100Gbps"
-    t0_down = 8
-    [workload]
-    kind = "send-recv"
-    order = "random"
-    size = "{SIZE}"
-"""
-MRC = f"""{RING}
+MRC = f"""{adaptive.RING % SIZE}
     steps = 100
 """
-HASHED = f"""{RING}
+HASHED = f"""{adaptive.RING % SIZE}
     steps = 20000
     [stop]
     time = "{END_MS}ms"

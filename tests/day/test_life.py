@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.day.failures import ALL, NOTHING, PATHS, PORT, Failures
+from openmrc.day.failures import NOTHING, Failures
 from openmrc.day.life import Job, Life
 from openmrc.day.rates import KNOWN
 from openmrc.day.stalls import Stall
 from openmrc.planning.assumptions import values_with
-from openmrc.planning.reliability import Kind
+from openmrc.planning.reliability import ALL, PATHS, PORT, Kind
 from openmrc.planning.sizing import Design
 
 DESIGN = Design(1024, 4, 2, 400 * 10**9, 6_400 * 10**9)  # 32 NICs below a T0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from openmrc.day.failures import ALL, GPU, PORT, RACK, UPDATE, draw
+from openmrc.day.failures import GPU, RACK, UPDATE, draw
 from openmrc.day.rates import KNOWN
 from openmrc.planning.assumptions import values_with
+from openmrc.planning.reliability import ALL, PORT
 from openmrc.planning.sizing import Design
 
 DAYS, BY_NETWORK, UNPLANNED, PLANNED = 54, 42, 419, 47

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.day.failures import PATHS, PORT
 from openmrc.day.rates import KNOWN
 from openmrc.day.stalls import hashed, stalls_of
 from openmrc.planning.assumptions import values_with
+from openmrc.planning.reliability import PATHS, PORT
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.roce.transport import RTO_FIRST_PS, RoceTransport
 from openmrc.units import MS

@@ -12,7 +12,7 @@ import numpy as np
 from openmrc.day.failures import Failures
 from openmrc.day.life import Job, Life
 from openmrc.day.stalls import stalls_of
-from openmrc.day.steps import Steps
+from openmrc.day.steps import S_PER_PS, Steps
 from openmrc.errors import InputError
 from openmrc.fabric.clos import fat_tree
 from openmrc.fabric.model import Fabric
@@ -30,7 +30,6 @@ from openmrc.units import PS_BITS
 if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
 
-S_PER_PS = 1e-12
 STEPS = 2  # of a job, to see how long one of many takes
 ONE_PLANE_TIERS_MAX = 3  # that a fabric is built with; a fourth adds its failures alone
 

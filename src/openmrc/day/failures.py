@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.planning.assumptions import HOURS_PER_DAY
-from openmrc.planning.reliability import SECONDS_PER_DAY, Kind, kinds_of
+from openmrc.planning.reliability import ALL, PORT, SECONDS_PER_DAY, Kind, kinds_of
 from openmrc.planning.sizing import Design
 
-ALL, PORT, PATHS, NOTHING = "all", "port", "paths", "nothing"  # what a failure takes
+NOTHING = "nothing"  # what a failure takes, beside `reliability`'s
 GPU, RACK, UPDATE, SHOCK = "GPU or its host", "power of a rack", "update", "shock"
 
 Floats = npt.NDArray[np.float64]

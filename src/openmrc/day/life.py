@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.day.failures import ALL, NOTHING, PATHS, PORT, Failures
+from openmrc.day.failures import NOTHING, Failures
 from openmrc.day.stalls import Stalls
 from openmrc.day.steps import Missing, Steps
 from openmrc.jit.interrupts import held_back
+from openmrc.planning.reliability import ALL, PATHS, PORT
 from openmrc.planning.sizing import Design
 
 SEED_STALLS = 2  # the purpose of a random stream
@@ -154,20 +155,16 @@ class Life:
         before_s = self._step_s
         stall_s, did = 0.0, "nothing"
         dies = kind.takes in (ALL, NOTHING)
+        failed: Sequence[int] = self._nics(number) if kind.takes == ALL else ()
         if not dies:
             self._hold(number, 1)
             heapq.heappush(self._ends, (self.now_s + lasts_s, number))
-            dies = kind.takes == PORT and self._cut_off(number)
+            failed = self._without_port(number) if kind.takes == PORT else ()
             stall_s, dies_of_it = self._stalls(kind.takes, float(self._draws[number]))
-            dies = dies or dies_of_it
+            dies = bool(failed) or dies_of_it
         if dies:
             did = "interrupted"
             self.interruptions[kind.kind] += 1
-            failed: Sequence[int] = ()
-            if kind.takes == ALL:
-                failed = self._nics(number)
-            elif kind.takes == PORT:
-                failed = self._without_port(number)
             self._interrupt(failed, lasts_s)
         else:
             self._step_s = self._now_takes_s()
@@ -261,14 +258,11 @@ class Life:
                 self._uplinks.pop(key, None)
 
     def _without_port(self, number: int) -> list[int]:
+        """The NICs below a failure that have no port left."""
         planes = self.design.planes
         return [
             nic for nic in self._nics(number) if all((nic, k) in self._ports for k in range(planes))
         ]
-
-    def _cut_off(self, number: int) -> bool:
-        """Whether a NIC has no port left."""
-        return bool(self._without_port(number))
 
     def _now_takes_s(self) -> float:
         """How long a step takes with what is missing at present."""

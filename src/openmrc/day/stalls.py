@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from openmrc.day.failures import PORT
+from openmrc.day.steps import S_PER_PS
+from openmrc.planning.reliability import PORT
 from openmrc.sim.roce.transport import RTO_FIRST_PS, RoceTransport
-
-S_PER_PS = 1e-12
 
 
 class Stall(NamedTuple):

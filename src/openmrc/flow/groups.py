@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from openmrc.flow.rates import TINY
 from openmrc.jit import compiled, inner
 
 
@@ -79,7 +80,6 @@ def exchange(has, nics, start_ps, wire_bytes, after_ps, ready_ps):
 
 
 BEGIN, END, WORK = 0, 1, 2  # columns of `lasts`, ps
-TINY = 1e-30
 
 
 @compiled

@@ -22,6 +22,7 @@ from openmrc.fabric.model import LongArray
 from openmrc.flow import groups
 from openmrc.flow.capacity import Capacity, Messages
 from openmrc.flow.health import Floats
+from openmrc.flow.rates import TINY
 from openmrc.workload.layout import Layout
 from openmrc.workload.phases import (
     ALL_REDUCE,
@@ -38,7 +39,6 @@ from openmrc.workload.phases import (
 from openmrc.workload.pipeline import BACKWARD, FORWARD
 
 ASIDE_MAX = 64  # phases of a stage that are under way at once; more do not share
-TINY = 1e-30
 WAYS = (FORWARD, BACKWARD)
 Key = tuple[Any, ...]
 

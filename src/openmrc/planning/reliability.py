@@ -23,6 +23,7 @@ from openmrc.planning.assumptions import HOURS_PER_DAY
 from openmrc.planning.sizing import Design
 
 SECONDS_PER_DAY = 86_400
+ALL, PORT, PATHS = "all", "port", "paths"  # what a failure takes
 FLAP = ", flap"  # suffix of a kind that ends by itself
 
 
@@ -98,12 +99,10 @@ def _at_nics(design: Design, values: Mapping[str, float]) -> list[Kind]:
     _, t0_transceivers, _ = design.transceivers
     per = min(design.links_per_transceiver, nics)
     return [
-        Kind("NIC", nics, 1.0, 1, rate["nic"], repair, "all"),
-        Kind("transceiver of a NIC", nics, 1.0, 1, rate["transceiver"], repair, "all"),
-        Kind(
-            f"NIC port{FLAP}", nics * planes, plane, 1, values["port_flaps_per_day"], flap, "port"
-        ),
-        Kind("link NIC-T0", design.links[0], plane, 1, rate["link"], repair, "port"),
+        Kind("NIC", nics, 1.0, 1, rate["nic"], repair, ALL),
+        Kind("transceiver of a NIC", nics, 1.0, 1, rate["transceiver"], repair, ALL),
+        Kind(f"NIC port{FLAP}", nics * planes, plane, 1, values["port_flaps_per_day"], flap, PORT),
+        Kind("link NIC-T0", design.links[0], plane, 1, rate["link"], repair, PORT),
         Kind(
             "transceiver of a T0, to NICs",
             t0_transceivers,
@@ -111,12 +110,10 @@ def _at_nics(design: Design, values: Mapping[str, float]) -> list[Kind]:
             per,
             rate["transceiver"],
             repair,
-            "port",
+            PORT,
         ),
-        Kind(
-            "T0 switch", design.switches[0], plane, design.reach(0), rate["switch"], repair, "port"
-        ),
-        Kind("plane", planes, plane, nics, rate["plane"], repair, "port"),
+        Kind("T0 switch", design.switches[0], plane, design.reach(0), rate["switch"], repair, PORT),
+        Kind("plane", planes, plane, nics, rate["plane"], repair, PORT),
     ]
 
 
@@ -137,15 +134,15 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[Kind]
             design.reach(0),
             rate["transceiver"],
             repair,
-            "paths",
+            PATHS,
         )
     ]
     for tier in range(design.tiers - 1):
         name, links = f"link T{tier}-T{tier + 1}", design.links[tier + 1]
         share, nics = half ** -(tier + 1), design.reach(tier)
         flaps = values["fabric_flaps_per_day"]
-        kinds.append(Kind(name, links, share, nics, rate["link"], repair, "paths"))
-        kinds.append(Kind(f"{name}{FLAP}", links, share, nics, flaps, flap, "paths"))
+        kinds.append(Kind(name, links, share, nics, rate["link"], repair, PATHS))
+        kinds.append(Kind(f"{name}{FLAP}", links, share, nics, flaps, flap, PATHS))
     for tier in range(1, design.tiers):
         bundle = design.bundle if tier == design.tiers - 1 else 1
         kinds.append(
@@ -156,7 +153,7 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[Kind]
                 design.reach(tier),
                 rate["switch"],
                 repair,
-                "paths",
+                PATHS,
             )
         )
     return kinds
@@ -166,7 +163,7 @@ def _port_missing(design: Design, kinds: list[Kind]) -> float:
     """Return the fraction of time in which a NIC lacks its port into one plane."""
     loads = 0.0
     for k in kinds:
-        if k.takes == "port":
+        if k.takes == PORT:
             # failures of this kind that affect one port of one NIC, per day
             met = k.things * k.per_thing_day * k.nics / (design.nics * design.planes)
             loads += met * k.lasts_days
@@ -175,9 +172,9 @@ def _port_missing(design: Design, kinds: list[Kind]) -> float:
 
 
 def _interrupts(kind: Kind, planes: int, missing: float) -> float:
-    if kind.takes == "all":
+    if kind.takes == ALL:
         return 1.0
-    if kind.takes == "paths":
+    if kind.takes == PATHS:
         return 0.0
     all_others = missing ** (planes - 1)
     if all_others >= 1.0:
