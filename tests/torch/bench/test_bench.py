@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 from pathlib import Path
@@ -131,6 +132,19 @@ def control_of(fd: int) -> str:
 
 def test_a_control_that_is_not_there_is_refused_with_what_to_type() -> None:
     assert "tcp_allowed_congestion_control" in congestion.refusal("none-such")
+
+
+def test_a_run_that_is_ended_prints_what_it_has_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ranks(n: int, asked: Any, network: Any, hear: Any) -> None:
+        hear({"collective": "reduce", "size_bytes": 1024}, print)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_ranks", ranks)
+    with pytest.raises(KeyboardInterrupt):
+        command._table(2, None, {}, as_json=True)
+    assert json.loads(capsys.readouterr().out)["rows"][0]["collective"] == "reduce"
 
 
 def test_the_picture_shows_each_backend_and_each_cut() -> None:

@@ -117,27 +117,33 @@ def _table(n: int, planes: int | None, asked: dict[str, Any], as_json: bool) -> 
         rows.append(said)
         say(f"{said['collective']}, {said['size_bytes']} B ...")
 
-    _ranks(n, asked, network, hear)
+    try:
+        _ranks(n, asked, network, hear)
+    finally:  # also of a run that was ended, or of which a rank failed
+        _print(rows, as_json)
+    parts = [part for row in rows for part in (row, row.get("cut")) if part]
+    figures = [of for part in parts for of in (part["out_of_place"], part["in_place"]) if of]
+    return int(any(one["wrong"] for of in figures for one in of.values()))
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
     found = {
         "congestion_control": congestion.default(),
         "load": os.getloadavg()[0],
         "rows": rows,
     }
     if as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        from openmrc.torch.bench.table import show
+        print(json.dumps(found, indent=2), flush=True)
+        return
+    from openmrc.torch.bench.table import show
 
-        show(rows)
-        print(
-            f"Medians of the slowest rank. Gloo's TCP: {found['congestion_control']}."
-            f" Load at the end: {found['load']:.1f} on {os.cpu_count()} cores."
-        )
-        if refused := congestion.refusal(congestion.CUBIC):
-            print(f"NOT MEASURED: Gloo with CUBIC: {refused}")
-    parts = [part for row in rows for part in (row, row.get("cut")) if part]
-    figures = [of for part in parts for of in (part["out_of_place"], part["in_place"]) if of]
-    return int(any(one["wrong"] for of in figures for one in of.values()))
+    show(rows)
+    print(
+        f"Medians of the slowest rank. Gloo's TCP: {found['congestion_control']}."
+        f" Load at the end: {found['load']:.1f} on {os.cpu_count()} cores."
+    )
+    if refused := congestion.refusal(congestion.CUBIC):
+        print(f"NOT MEASURED: Gloo with CUBIC: {refused}")
 
 
 def _collectives(given: str | None) -> list[str]:
