@@ -34,6 +34,7 @@ from openmrc.fabric.clos import multiplane
 from openmrc.jit import compiled, inlined
 from openmrc.live import overlay
 from openmrc.live.endpoint import host, loop, transmit
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.verbs import Device, RemoteRegion
 from openmrc.wire import addresses, codec, frame
 
@@ -82,8 +83,8 @@ class Receiver:
     def __init__(self) -> None:
         fabric = multiplane(3, 2, 10 * 10**9, 1, 2, 500_000, 250_000)
         self.pairs = [overlay.pair() for _ in range(2)]
-        ports = [host.Port(pair[0].fileno(), bytes(6)) for pair in self.pairs]
-        limits = host.Limits(qps=2)
+        ports = [Port(pair[0].fileno(), bytes(6)) for pair in self.pairs]
+        limits = Limits(qps=2)
         self.host = host.Host(fabric, 0, ports, limits, 500_000_000)
         one = self.host
         one.open_qp(one.new_qp(0, 0), 1, PEER_QPN, PEER_PSN, 512, 128)
@@ -248,7 +249,7 @@ def goodput(kind: str, rate: float, seconds: float) -> tuple[float, float]:
         Device(
             fabric,
             nic,
-            [host.Port(pair[nic].fileno(), bytes(6)) for pair in pairs],
+            [Port(pair[nic].fileno(), bytes(6)) for pair in pairs],
             base_rtt_ps=2_000_000_000,
         )
         for nic in range(2)

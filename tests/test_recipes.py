@@ -42,7 +42,7 @@ import re
 from openmrc import parse_scenario
 from openmrc.engine import setup
 from openmrc.errors import InputError
-from openmrc.live.endpoint.host import Limits
+from openmrc.live.endpoint.limits import Limits
 from openmrc.scenario.schema import text as schema_text
 from openmrc.sim.world import World
 

@@ -11,7 +11,7 @@ import pytest
 from openmrc.engine import setup
 from openmrc.engine import state as es
 from openmrc.engine.parameters import Parameters, Variants
-from openmrc.live.endpoint.host import Limits
+from openmrc.live.endpoint.limits import Limits
 from openmrc.sim.mrc.transport import Transport
 
 ROOMS = setup.Rooms(

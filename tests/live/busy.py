@@ -17,7 +17,7 @@ import numpy as np
 
 from openmrc.engine import packet as pk
 from openmrc.fabric.clos import multiplane
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.relay import Relay
 from openmrc.verbs import Device, QpState, Status
 from openmrc.wire import addresses, decode, encode

@@ -9,7 +9,7 @@ from typing import Any
 
 from openmrc.fabric.clos import multiplane
 from openmrc.live import overlay
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.verbs import CompletionQueue, Device, QueuePair
 
 # A completion comes within milliseconds. A machine that is busy with other tests may stop a thread

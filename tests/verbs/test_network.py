@@ -6,12 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openmrc.errors import InputError
+from openmrc.live.endpoint import planes
 from openmrc.verbs import Device, QpState, QueuePair, Status
 from openmrc.verbs.attributes import QpAttributes
 from tests.live.two import PATIENCE_S
@@ -143,7 +145,28 @@ def test_nothing_is_left_open(tmp_path: Any) -> None:
     assert threading.active_count() == threads
 
 
-@pytest.mark.parametrize(("pmtu", "packets"), [(8192, 7), (4096, 15), (1024, 55)])
+@pytest.mark.parametrize(("theirs", "size"), [({}, 1428), ({"pmtu": 1024}, 1024)])
+def test_packets_fill_an_mtu_of_1500(
+    monkeypatch: pytest.MonkeyPatch, theirs: dict[str, Any], size: int
+) -> None:
+    """Row 20: unless the peer wants a certain PMTU."""
+    real = planes.find
+    narrow = lambda names: [replace(one, mtu=1500) for one in real(names)]  # noqa: E731
+    monkeypatch.setattr(planes, "find", narrow)
+    with (
+        Device.on_network(ONE, **LIMITS) as a,
+        Device.on_network(OTHER, **LIMITS, **theirs) as b,
+    ):
+        assert a._host.limits.burst == 43, "of 1500 bytes, in a datagram"
+        there, back = joined(a, b)
+        assert (a.pmtu, b.pmtu) == (size, size)
+        there.check_path_mtu()
+        write(a, b, there)
+        write(b, a, back)
+        assert there.counters()["tx_packets"] >= -(-SIZE // size)
+
+
+@pytest.mark.parametrize(("pmtu", "packets"), [(8192, 7), (4096, 15), (1024, 59)])
 def test_a_burst_fills_a_datagram(pmtu: int, packets: int) -> None:
     with Device.on_network(["127.0.3.1"], **LIMITS, pmtu=pmtu) as device:
         assert device._host.limits.burst == packets

@@ -17,7 +17,7 @@ import pytest
 
 from openmrc.engine.qp import STEPS
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.live.endpoint.host import Limits
+from openmrc.live.endpoint.limits import Limits
 from openmrc.verbs import (
     LOCAL_WRITE,
     EventKind,

@@ -33,7 +33,8 @@ from openmrc.jit.shared import exchange, give_way
 from openmrc.jit.warmup import once
 from openmrc.live import memory
 from openmrc.live.endpoint import state
-from openmrc.live.endpoint.host import Host, Limits, Port
+from openmrc.live.endpoint.host import Host
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.memory import fence
 from openmrc.live.syscalls import write_count
 from openmrc.wire.words import put_bytes

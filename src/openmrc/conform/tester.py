@@ -19,7 +19,7 @@ import numpy as np
 from openmrc.conform.network import CONTENT, HELD_S, REGION_BYTES
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.warmup import announcement, is_cached
-from openmrc.live.endpoint.host import Limits
+from openmrc.live.endpoint.limits import Limits
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.say import say
 from openmrc.units import S

@@ -33,7 +33,7 @@ from openmrc import verbs
 from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.model import Fabric
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.relay import Relay, Trouble
 from openmrc.units import S
 

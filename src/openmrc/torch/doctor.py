@@ -8,8 +8,8 @@ from typing import Any
 
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
-from openmrc.live.endpoint.host import mtu_for
 from openmrc.live.endpoint.planes import Plane, find, ordinary
+from openmrc.live.endpoint.pmtu import most_payload, mtu_for
 from openmrc.say import counted
 from openmrc.verbs import hostfile, network
 from openmrc.version import __version__
@@ -58,15 +58,15 @@ def wire() -> dict[str, Any]:
 
 
 def _plane(plane: Plane) -> dict[str, Any]:
-    fitting = [p for p in PMTUS if p <= network.PMTU and mtu_for(p) <= plane.mtu]
-    if not fitting:
+    fitting = most_payload(plane.mtu, plane.ipv4, network.PMTU)
+    if fitting < PMTUS[0]:
         least = mtu_for(PMTUS[0])
         raise InputError(f"{plane.interface}: MTU {plane.mtu}: {least} or more is needed")
     return {
         "interface": plane.interface,
         "address": str(plane.address),
         "mtu": plane.mtu,
-        "pmtu_bytes": fitting[-1],
+        "pmtu_bytes": fitting,
     }
 
 

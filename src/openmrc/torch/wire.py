@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.endpoint.planes import Plane, find, ordinary
 from openmrc.say import counted
 from openmrc.torch.pair import RECEIVES

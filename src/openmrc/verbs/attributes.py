@@ -48,6 +48,8 @@ class QpAttributes:
     dynamic_mpr: bool = False
     svc_time: bool = False
     planes: tuple[Reach, ...] = ()  # of plain UDP: the address of each plane
+    # There packets fill the MTU if both ends offer that; 0 if this one does not (row 20).
+    pmtu_offered: Annotated[int, 0, PMTUS[-1]] = 0
 
     def __post_init__(self) -> None:
         told = self.planes
@@ -68,6 +70,10 @@ class QpAttributes:
         if self.pmtu not in PMTUS:
             accepted = ", ".join(map(str, PMTUS))
             raise InputError(f"peer's pmtu {self.pmtu}: {accepted} are accepted (row 20)")
+        if self.pmtu_offered and self.pmtu_offered < self.pmtu:
+            raise InputError(
+                f"peer's pmtu_offered {self.pmtu_offered}: 0, or {self.pmtu} and more, is accepted"
+            )
         for name in ("trim_nack", "dynamic_mpr", "svc_time"):
             if type(value := getattr(self, name)) is not bool:
                 raise InputError(f"peer's {name} {value!r:.80}: true or false is accepted")

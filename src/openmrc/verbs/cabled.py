@@ -12,7 +12,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live import overlay
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.say import say
 from openmrc.units import NS

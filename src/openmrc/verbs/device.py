@@ -17,7 +17,8 @@ from openmrc.fabric.model import Fabric, LongArray
 from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live.closing import Closing
 from openmrc.live.endpoint import state
-from openmrc.live.endpoint.host import Host, Limits, Port
+from openmrc.live.endpoint.host import Host
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.live.syscalls import PS_PER_NS
 from openmrc.say import say
@@ -100,6 +101,7 @@ class Device(Closing):
         It listens on UDP port `port` of each (default: 4791, or the next that is free). `rate_bps`
         is the rate of a plane, if interfaces report none or one that is too high; `dscp` gives the
         network's DSCPs of classes that differ from the defaults: "control=48, trimmable=26".
+        Packets fill the MTU, unless `pmtu` says how much they carry (row 20).
         """
         with network.attached(planes, port, rate_bps, base_rtt_ps, dscp, **limits) as at:
             device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
@@ -132,7 +134,7 @@ class Device(Closing):
     @property
     def pmtu_note(self) -> str:
         """Why `pmtu` is smaller than requested, in one line (row 20); "" if it is not."""
-        return self._host.pmtu_note
+        return self._host.sizes.note
 
     @property
     def queue_pairs(self) -> list[QueuePair]:

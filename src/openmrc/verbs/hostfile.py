@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.live.endpoint import links, state, udp
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.reading import read_bytes
 from openmrc.say import counted
 from openmrc.units import US
@@ -142,7 +142,7 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
     """Open the ports of a host file; sockets that are not detached within the block are closed
     after it.
 
-    `limits` are those of `live.endpoint.host.Limits`.
+    `limits` are those of `live.endpoint.limits.Limits`.
     """
     limits_of(limits)
     content = read(path)

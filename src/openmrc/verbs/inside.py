@@ -20,7 +20,7 @@ from openmrc.fabric.actions import EVENT, PORT_DOWN, PORT_LOSS, PORT_UP, FaultSc
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
 from openmrc.live.closing import Closing
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.overlay import overlay_ports
 from openmrc.live.switch.switches import Switches
 from openmrc.verbs.cq import CompletionQueue

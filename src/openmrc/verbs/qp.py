@@ -100,7 +100,8 @@ class QueuePair:
             nic=host.nic,
             qp_num=self.qp_num,
             psn=int(self._q.first_psn),
-            pmtu=host.pmtu,
+            pmtu=host.sizes.stated,
+            pmtu_offered=host.sizes.offered,
             mpr=host.limits.mpr,
             max_wimm=host.limits.max_wimm,
             send_depth=host.limits.send_depth,
@@ -173,8 +174,9 @@ class QueuePair:
             raise InputError(
                 f"peer's nic {remote.nic}: another of 0 to {host.fabric.n_nics - 1} is accepted"
             )
-        if remote.pmtu < host.pmtu:  # row 20: the smaller one is used
-            host.call(lambda: host.lower_pmtu(remote.pmtu))
+        size = host.sizes.agreed(remote.pmtu, remote.pmtu_offered)
+        if size < host.pmtu:  # row 20: the smaller one is used
+            host.call(lambda: host.lower_pmtu(size))
         if remote.send_depth > host.limits.send_depth:
             raise InputError(
                 f"peer's send_depth is {remote.send_depth}, this device tracks"
@@ -225,7 +227,7 @@ class QueuePair:
                 " packets: paths are asked after RTS, before the first request"
             )
         if narrow := path_mtu.narrow(self._host, self.index):
-            raise OpenMrcError(path_mtu.remedy(narrow, self._host.pmtu))
+            raise OpenMrcError(path_mtu.remedy(narrow, self._host))
 
     def post_write(
         self,

@@ -19,6 +19,7 @@ from openmrc.engine import state as es
 from openmrc.fabric.clos import multiplane
 from openmrc.live import overlay, syscalls
 from openmrc.live.endpoint import host, loop, state
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.wire import addresses, codec, frame
 
 PLANES = 2
@@ -62,12 +63,12 @@ class Stage:
     def __init__(self) -> None:
         fabric = multiplane(3, PLANES, 10 * 10**9, 1, 2, 500_000, 250_000)
         self._pairs = [overlay.pair() for _ in range(PLANES)]
-        limits = host.Limits(qps=2, regions=8, cqs=2, mpr=512)
+        limits = Limits(qps=2, regions=8, cqs=2, mpr=512)
         self.hosts = [
             host.Host(
                 fabric,
                 nic,
-                [host.Port(pair[nic].fileno(), bytes(6)) for pair in self._pairs],
+                [Port(pair[nic].fileno(), bytes(6)) for pair in self._pairs],
                 limits,
                 500_000_000,
             )

@@ -12,7 +12,7 @@ import pytest
 from openmrc.errors import OpenMrcError
 from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint import path_mtu
-from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.relay import Relay
 from openmrc.verbs import Device, QpState, QueuePair, Status, exchange
 from openmrc.verbs.line import ExchangeError

@@ -17,7 +17,7 @@ from openmrc.bench.lab import plain
 from openmrc.bench.lab.curve import STEP_NS
 from openmrc.bench.lab.rounds import Delivered, Stream, Times, delivered
 from openmrc.errors import OpenMrcError
-from openmrc.live.endpoint.host import mtu_for
+from openmrc.live.endpoint.pmtu import mtu_for
 from openmrc.live.lab import Lab, LabSpec, run_lab
 from openmrc.live.lab.namespaces import LabError
 from openmrc.live.lab.needs import examine, lacking

@@ -19,13 +19,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from openmrc.engine import account, parameters, place, setup
+from openmrc.engine import account, place, setup
 from openmrc.engine import state as es
 from openmrc.engine.parameters import MPR_MAX, PMTUS
 from openmrc.engine.setup import pow2_at_least
@@ -35,7 +34,8 @@ from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.jit import interpreted
 from openmrc.jit.bound import Bound, column
 from openmrc.live import syscalls
-from openmrc.live.endpoint import control, ip, links, loop, state, udp
+from openmrc.live.endpoint import control, ip, links, loop, pmtu, state, udp
+from openmrc.live.endpoint.limits import Limits, Port
 from openmrc.live.endpoint.peers import Peers, Reach
 from openmrc.live.endpoint.planes import Sockets
 from openmrc.say import counted
@@ -46,8 +46,6 @@ from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
 
 T = TypeVar("T")
 
-HEADER_BYTES = 160  # the largest headers of a frame
-ETHERNET_BYTES = 14  # the part of them that an MTU does not count
 HOP_LIMIT = 64
 # How far ahead of its link a port accepts data: the loop need not wake for each frame.
 LEAD_FRAMES, LEAD_MIN_PS = 4, 200_000_000
@@ -71,38 +69,6 @@ POST = struct.Struct("=" + _KINDS.replace("l", "q"))
 KIND = list(state.POST.names or ()).index("kind")
 RECEIVES_KEPT = 32  # receives left in the ring until some thread runs the loop anyway
 PUSHED_PACKETS = 16  # that a posting thread sends itself: waking another costs as much
-
-
-@dataclass(frozen=True)
-class Port:
-    """One port of a device: a descriptor on which a datagram is a frame, and what it leads to."""
-
-    fd: int
-    gateway_mac: bytes  # of the T0, or of whatever receives frames from this port
-    interface: str | None = None  # its name, if the kernel can tell whether it is up
-    mtu: int = 9000  # bytes of an IP packet
-    sockets: Sockets | None = None  # plain UDP: the plane's sockets
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits(parameters.Parameters):
-    """The capacities of a device, and the parameters of its protocol."""
-
-    # The RTO on a machine with other work: 16.8 ms, doubled only a few times.
-    rto_exponent: int = 14
-    exp_cnt: int = 7
-    mpr: int = parameters.MPR_MIN  # the fabric's delay is not known
-    qps: int = 64
-    send_depth: int = 256  # requests of a QP
-    receive_depth: int = 256
-    regions: int = 256
-    cqs: int = 16
-    cq_depth: int = 4096
-    trimming: bool = True  # the network trims
-    ports_from_1: bool = False  # port masks on the wire: bit p is port p - 1, row 32
-    spin: bool = False
-    check_mtu: bool = True  # `exchange` tests whether paths carry full packets, row 20
-    account: int = 0  # records that the engine's account has room for between two looks; 0: none
 
 
 class Host:
@@ -137,9 +103,7 @@ class Host:
         self.reach = _reach(wires) if mode == state.IP else ()
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
         self.mode = mode
-        self.pmtu = _pmtu(wires, limits.pmtu)
-        # Why the PMTU is not the requested one, in one line; "" if it is (row 20).
-        self.pmtu_note = "" if self.pmtu == limits.pmtu else _note(wires, self.pmtu, limits.pmtu)
+        self.sizes = pmtu.of_ports(wires, limits.pmtu, limits.fill_mtu and mode == state.IP)
         self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
         self.base_rtt_ps = base_rtt_ps or MRC_FRAMING.base_rtt_ps(fabric, self.pmtu)
         self.measures = base_rtt_ps is None
@@ -207,7 +171,7 @@ class Host:
             evs=n * planes * self._evs,
             peers=fabric.n_nics if self.mode == state.IP else 0,
         )
-        room = self.pmtu + HEADER_BYTES
+        room = self.pmtu + pmtu.HEADER_BYTES
         slots = planes * state.TX_SLOTS
         if self.mode == state.IP:
             self.tx, self.rx = ip.new_tx(slots, room), ip.new_rx()
@@ -649,20 +613,22 @@ class Host:
         self.base_rtt_ps = t
         setup.set_base_rtt(self.st, self.nic, t, int(self.ep.ctl[0].now))
 
-    def lower_pmtu(self, pmtu: int) -> None:
+    @property
+    def pmtu(self) -> int:
+        """Bytes of data in a full packet."""
+        return self.sizes.size
+
+    def lower_pmtu(self, size: int) -> None:
         """The peer has a smaller PMTU (row 20); all QPs of a device share one, so it must be
         idle.
         """
-        if pmtu not in PMTUS:
-            raise InputError(f"peer's PMTU {pmtu}: {', '.join(map(str, PMTUS))} are accepted")
         if (np.asarray(self.st.qp.state)[self._used] == es.RTS).any():
             raise OpenMrcError(
-                f"peer's PMTU is {pmtu} B, and this device's queue pairs use {self.pmtu}: open it"
-                f" with pmtu={pmtu}"
+                f"peer's PMTU is {size} B, and this device's queue pairs use {self.pmtu}: open it"
+                f" with pmtu={self.sizes.lowered(size).stated}"
             )
-        self.pmtu_note = f"PMTU {pmtu} B in place of {self.pmtu}: the peer has room for no more"
-        self.pmtu = pmtu
-        self.st.config[0].pmtu = pmtu
+        self.sizes = self.sizes.lowered(size)
+        self.st.config[0].pmtu = size
 
     def keep_off(self, denied: LongArray) -> None:
         """Use no path that crosses these directed ports, and all others again (MRC 3.3): an
@@ -771,38 +737,3 @@ def _reach(wires: Sequence[Port]) -> tuple[Reach, ...]:
         sources = tuple(port for port, _ in own.sends)
         found.append(Reach(str(own.plane.address), own.port, sources))
     return tuple(found)
-
-
-def _pmtu(wires: Sequence[Port], wanted: int) -> int:
-    """The largest PMTU up to `wanted` that the ports' MTUs allow (row 20)."""
-    name, mtu = _narrowest(wires)
-    if not (pmtu := largest_pmtu(mtu, wanted)):
-        raise InputError(
-            f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
-            f" set it to {mtu_for(PMTUS[0])} or more: ip link set {name} mtu 9000"
-        )
-    return pmtu
-
-
-def largest_pmtu(mtu: int, wanted: int) -> int:
-    """Return the largest PMTU up to `wanted` that an interface has room for; 0 if there is none."""
-    return max((one for one in PMTUS if one <= wanted and mtu_for(one) <= mtu), default=0)
-
-
-def mtu_for(pmtu: int) -> int:
-    """Return the smallest MTU of an interface that has room for `pmtu` bytes of data."""
-    return pmtu + HEADER_BYTES - ETHERNET_BYTES
-
-
-def _narrowest(wires: Sequence[Port]) -> tuple[str, int]:
-    wire = min(wires, key=lambda wire: wire.mtu)
-    return wire.interface or "a port", wire.mtu
-
-
-def _note(wires: Sequence[Port], pmtu: int, wanted: int) -> str:
-    """Why packets are smaller than requested, and what to type."""
-    name, mtu = _narrowest(wires)
-    return (
-        f"PMTU {pmtu} B in place of {wanted}: {name} has an MTU of {mtu}, {wanted} needs"
-        f" {mtu_for(wanted)} on the whole path (ip link set DEVICE mtu {mtu_for(wanted)})"
-    )

@@ -23,7 +23,8 @@ import numpy as np
 from openmrc.engine import ev, place, setup
 from openmrc.engine.parameters import PMTUS
 from openmrc.live.endpoint import loop
-from openmrc.live.endpoint.host import Host, mtu_for
+from openmrc.live.endpoint.host import Host
+from openmrc.live.endpoint.pmtu import mtu_filled, mtu_for
 from openmrc.live.endpoint.state import SIZE_MASK
 from openmrc.units import S
 
@@ -67,17 +68,19 @@ def narrow(host: Host, i: int) -> list[Path]:
     return [path for path in asked if not path.carries and path.answers >= EMPTY_ANSWERED]
 
 
-def remedy(found: Sequence[Path], pmtu: int) -> str:
+def remedy(found: Sequence[Path], host: Host) -> str:
     """Return what to do about paths whose MTU is too small, in one line."""
     evs: dict[int, list[str]] = {}
     for path in found:
         evs.setdefault(path.plane, []).append(f"{path.ev:#010x}")
     which = "; ".join(f"plane {plane}, EV {', '.join(those)}" for plane, those in evs.items())
+    pmtu = host.pmtu
+    mtu = mtu_filled(host.wires, pmtu) if host.sizes.fills else mtu_for(pmtu)
     smaller = f", or open the device with pmtu={PMTUS[0]}" if pmtu > PMTUS[0] else ""
     return (
         f"{which}: small packets arrive, those with {pmtu} B of data do not;"
-        f" set the MTU to {mtu_for(pmtu)} or more on every link of the path"
-        f" (ip link set DEVICE mtu {mtu_for(pmtu)}){smaller}"
+        f" set the MTU to {mtu} or more on every link of the path"
+        f" (ip link set DEVICE mtu {mtu}){smaller}"
     )
 
 

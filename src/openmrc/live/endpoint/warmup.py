@@ -7,14 +7,14 @@ from __future__ import annotations
 from openmrc.engine import endpoint, setup
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
-from openmrc.live.endpoint import control, host, loop
+from openmrc.live.endpoint import control, host, limits, loop
 
 
 @once("live")
 def warm_up() -> None:
     """Run one round of the loop: that compiles everything."""
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
-    one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
+    one = host.Host(fabric, 0, [limits.Port(-1, bytes(6))], limits.Limits(qps=2), 1_000_000)
     one.start()
     one.call(lambda: one.open_qp(one.new_qp(0, 0), 1, 1, 0, 1, 1))
     one.call(lambda: endpoint.refresh_qp(one.st, one.st.qp[0], 0))

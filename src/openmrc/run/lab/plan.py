@@ -14,7 +14,8 @@ import numpy as np
 
 from openmrc.engine import parameters
 from openmrc.errors import InputError
-from openmrc.live.endpoint.host import HEADER_BYTES, Limits
+from openmrc.live.endpoint.limits import Limits
+from openmrc.live.endpoint.pmtu import ETHERNET_BYTES, HEADER_BYTES
 from openmrc.scenario.fabric import FabricSection
 from openmrc.scenario.lab import LabSection
 from openmrc.scenario.transports import MRC_KEYS, AnyTransport, RoceSection, TransportSection
@@ -35,7 +36,6 @@ SIMULATED_ONLY = [
 ]
 RECORDS = 2**16  # of the engine's account, between two looks of an agent
 GAP_BYTES = 64  # between two messages in memory: nobody may write there
-ETHERNET_BYTES = 14
 
 
 @dataclass(frozen=True, eq=False)
