@@ -11,3 +11,11 @@ compiles two shared libraries from a stub that is generated here: `libmrc.so`, a
 All declarations are data, written from the public descriptions of the API: `layouts` (structures,
 numbers), `calls` (functions). C text and NumPy's records are generated from both.
 """
+
+__all__ = [
+    "calls",
+    "command",
+    "control",
+    "layouts",
+    "places",
+]

@@ -6,7 +6,9 @@ TYPE_CHECKING = False  # type checkers take it for True; nothing is loaded befor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = [
+    "main",
+]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

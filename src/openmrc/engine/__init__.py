@@ -5,7 +5,7 @@ records (`state.py`). `setup.py` creates an endpoint from what `parameters.py` l
 queue pairs through their life (`qp.py`), `endpoint.py` is the entry point while it runs, and
 `observe.py` and `place.py` show what has become of a queue pair. Behind these, `requester.py` is
 the sending half of a QP, `responder.py` the receiving half, and `ports.py` tracks an endpoint's own
-ports and those of its peers. Other rooms import the modules of `__all__` and no others.
+ports and those of its peers.
 """
 
 __all__ = [

@@ -1,1 +1,8 @@
 """The flow level: the same scenarios as rates of flows instead of packets (docs/flow.md)."""
+
+__all__ = [
+    "capacity",
+    "steps",
+    "warmup",
+    "world",
+]

@@ -9,3 +9,7 @@
 
 Whatever has these 14 methods can be controlled.
 """
+
+__all__ = [
+    "command",
+]

@@ -4,3 +4,13 @@ when, and what it cost a job.
 The modules that judge read no clock and no socket: probes, path events and recorded runs are passed
 in as arrays.
 """
+
+__all__ = [
+    "causes",
+    "command",
+    "evs",
+    "export",
+    "mapper",
+    "schedule",
+    "telemetry",
+]

@@ -4,3 +4,7 @@ Each experiment is one or a few scenario files (`scenario/files/paper/`), the pu
 value measured here over several seeds, and a verdict by a tolerance that is stated before the run.
 `command` runs them through `sweeps` and `page` writes the results.
 """
+
+__all__ = [
+    "command",
+]

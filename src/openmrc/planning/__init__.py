@@ -1,1 +1,10 @@
 """A fabric before it is built: `mrc plan`, arithmetic without a simulation."""
+
+__all__ = [
+    "assumptions",
+    "collisions",
+    "command",
+    "reliability",
+    "sizing",
+    "table",
+]

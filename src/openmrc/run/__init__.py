@@ -6,4 +6,22 @@ from openmrc.run.outcome import TransportResult
 from openmrc.run.results import Result
 from openmrc.run.simulation import simulate
 
-__all__ = ["Result", "TransportResult", "simulate"]
+__all__ = [
+    "Result",
+    "TransportResult",
+    "captures",
+    "columns",
+    "estimate",
+    "figures",
+    "lab",
+    "outcome",
+    "parquet",
+    "perfect",
+    "ports",
+    "results",
+    "saved",
+    "simulate",
+    "simulation",
+    "tables",
+    "training",
+]

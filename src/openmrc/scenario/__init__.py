@@ -14,8 +14,18 @@ from openmrc.scenario.scenario import (
 __all__ = [
     "Scenario",
     "demo_scenario",
+    "fabric",
+    "fault",
+    "lab",
     "load_scenario",
     "make_scenario",
     "parse_scenario",
     "peer_scenario",
+    "scenario",
+    "sections",
+    "toml",
+    "training",
+    "transports",
+    "workload",
+    "workloads",
 ]

@@ -21,3 +21,8 @@ group        `ProcessGroup` of torch 2.13
 backend      `Backend` of torch 2.14 and later
 register     entry points
 """
+
+__all__ = [
+    "bench",
+    "doctor",
+]

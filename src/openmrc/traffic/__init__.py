@@ -4,4 +4,11 @@ from __future__ import annotations
 
 from openmrc.traffic.traffic import Traffic
 
-__all__ = ["Traffic"]
+__all__ = [
+    "Traffic",
+    "earliest",
+    "ideal",
+    "releases",
+    "traffic",
+    "trims",
+]

@@ -12,4 +12,32 @@ from openmrc.wire.roce.view import decode as decode_roce
 from openmrc.wire.view import DecodedFrame, Packet, decode, encode
 from openmrc.wire.walk import HeaderView
 
-__all__ = ["DecodedFrame", "HeaderView", "Packet", "WireError", "decode", "decode_roce", "encode"]
+__all__ = [
+    "DecodedFrame",
+    "HeaderView",
+    "Packet",
+    "WireError",
+    "addresses",
+    "checks",
+    "classes",
+    "codec",
+    "decode",
+    "decode_roce",
+    "encode",
+    "frame",
+    "framing",
+    "icrc",
+    "layout",
+    "lines",
+    "meant",
+    "offload",
+    "pcap",
+    "profile",
+    "readers",
+    "roce",
+    "srv6",
+    "summary",
+    "view",
+    "walk",
+    "words",
+]

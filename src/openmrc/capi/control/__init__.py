@@ -10,3 +10,12 @@ EVs, and probes, for the device in the process of the caller.
     live         what a profile does to the queue pairs of the device
     controller   the functions
 """
+
+__all__ = [
+    "controller",
+    "formats",
+    "layouts",
+    "profiles",
+    "queues",
+    "states",
+]

@@ -1,1 +1,8 @@
 """A model of both ends of a queue pair: what a target must say, by all that was done to it."""
+
+__all__ = [
+    "cutting",
+    "peer",
+    "received",
+    "watch",
+]

@@ -7,4 +7,21 @@ from __future__ import annotations
 from openmrc.live.lab.lab import Lab, LabSpec, inside_lab, run_lab
 from openmrc.live.lab.topology import Settings
 
-__all__ = ["Lab", "LabSpec", "Settings", "inside_lab", "run_lab"]
+__all__ = [
+    "Lab",
+    "LabSpec",
+    "Settings",
+    "commands",
+    "control",
+    "health",
+    "hosts",
+    "inside_lab",
+    "isolation",
+    "linux",
+    "namespaces",
+    "needs",
+    "run_lab",
+    "topology",
+    "totals",
+    "trimming",
+]

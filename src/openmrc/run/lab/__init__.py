@@ -8,4 +8,9 @@ from __future__ import annotations
 
 from openmrc.run.lab.run import run_in_lab
 
-__all__ = ["run_in_lab"]
+__all__ = [
+    "account",
+    "results",
+    "run_in_lab",
+    "spec",
+]

@@ -1,1 +1,10 @@
 """MRC in the simulator: its NIC, event loop, faults and captures."""
+
+__all__ = [
+    "build",
+    "capture",
+    "derive",
+    "loop",
+    "policies",
+    "transport",
+]

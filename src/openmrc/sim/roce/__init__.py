@@ -1,1 +1,10 @@
 """RoCEv2: reliable connections over one path, DCQCN and priority flow control."""
+
+__all__ = [
+    "capture",
+    "ecmp",
+    "loop",
+    "placement",
+    "side",
+    "transport",
+]

@@ -10,3 +10,7 @@ table       rows for people
 picture     step times of a training through cuts
 command     the ranks as processes of this machine
 """
+
+__all__ = [
+    "command",
+]

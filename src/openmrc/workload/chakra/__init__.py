@@ -1,1 +1,6 @@
 """Chakra execution traces as workloads."""
+
+__all__ = [
+    "collectives",
+    "trace",
+]
