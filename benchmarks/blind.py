@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from openmrc.scenario.scenario import Scenario, load_scenario, make_scenario
 from openmrc.units import parse_rate
 
 DONE = "done"
+NATS = (20, 40, 80, 160, 320)  # by how much more than its prior a place explains
 HEALTHY = ("deny", "link-slow")  # kinds of faults that lose no packet
 BYTES_MAX = 800e6  # of all NICs, in a run: some seconds of work
 N_FAULTS = {0: 0.15, 1: 0.5, 2: 0.25, 3: 0.1}
@@ -243,6 +245,10 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
             for it, word in zip(truths, words, strict=True)
         ],
         "healthy": healthy,
+        "claims": [
+            {"nats": it.nats, "set": len(it.one_of) + 1, "holds": judge.holds(truths, one)}
+            for it, one in zip(answer.findings, claims, strict=True)
+        ],
         "text": answer.text,
     }
 
@@ -269,6 +275,18 @@ def total(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def reliability(rows: Sequence[dict[str, Any]]) -> str:
+    """How often what was said holds: the place, or one of the set, is broken as a whole. A set has
+    all that is within `MARGIN_NATS` of the best, so it is said with 99 %.
+    """
+    claims = [it for row in rows for it in row["claims"]]
+    lines = []
+    for low, high in pairwise((0, *NATS, math.inf)):
+        some = [it["holds"] for it in claims if low <= it["nats"] < high]
+        lines.append(f"{low} to {high} nats: {sum(some)} of {len(some)} places hold")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=100, help="how many (default: 100)")
@@ -287,7 +305,7 @@ def main() -> None:
         rows.append(row)
         if not arguments.json and not row["right"]:
             print(said(row), flush=True)
-    print(json.dumps(rows, indent=1) if arguments.json else total(rows))
+    print(json.dumps(rows, indent=1) if arguments.json else f"{reliability(rows)}\n{total(rows)}")
 
 
 if __name__ == "__main__":

@@ -142,6 +142,11 @@ def judged(truths: Sequence[Truth], claims: Sequence[Claim]) -> tuple[list[str],
     return [_best(one, claims) for one in truths], healthy
 
 
+def holds(truths: Sequence[Truth], it: Claim) -> bool:
+    """Return whether the place of a claim, or one of its set, is broken; whatever it says of it."""
+    return any(_word(one, it) in (RIGHT, TIME, KIND) for one in truths)
+
+
 def _best(one: Truth, claims: Sequence[Claim]) -> str:
     """The best word for a truth."""
     order = (RIGHT, TIME, KIND, MANY, PART, MORE, UNSEEN, MISSED)

@@ -133,3 +133,13 @@ def test_a_drawn_run_is_asked_about_and_kept(blind: dict[str, Any], tmp_path: Pa
         assert text in row["text"]
         with blind["kept"](scenario, tmp_path / str(len(faults))) as results:
             assert blind["ask"](scenario, "one", results) == row
+
+
+def test_a_claim_holds_if_its_place_or_one_of_its_set_is_broken(
+    judge: dict[str, Any], blind: dict[str, Any]
+) -> None:
+    late = claim(judge, CABLE, frozenset({9}), since_us=(115.0, 120.0))
+    assert judge["holds"]([truth(judge)], late)
+    assert not judge["holds"]([truth(judge)], claim(judge, frozenset({9})))
+    rows = [{"claims": [{"nats": 30.0, "holds": True}, {"nats": 39.0, "holds": False}]}]
+    assert "20 to 40 nats: 1 of 2 places hold" in blind["reliability"](rows)

@@ -97,6 +97,7 @@ def seen(
         sent=sent,
         out=out,
         dropped=zeros,
+        full=zeros,
         damaged=zeros,
         gone=gone,
         answers=answers,

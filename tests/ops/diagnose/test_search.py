@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 
 from openmrc.ops.diagnose.observed import Observed
+from openmrc.ops.diagnose.reading import joined, told_down
 from openmrc.ops.diagnose.search import Search
-from tests.ops.diagnose.made import END_US, RTT_US, TABLE, Bad, component, seen, told
+from tests.ops.diagnose.made import (
+    END_US,
+    FABRIC,
+    RTT_US,
+    TABLE,
+    Bad,
+    component,
+    seen,
+    told,
+)
 
 SINCE_US, UNTIL_US = 50.0, 120.0
 
@@ -56,7 +66,7 @@ def test_what_loses_in_both_directions_is_one_place() -> None:
     (place,) = told(seen(Bad(component("plane 1 t1 2").ports, 10.0, END_US, 30)))
     assert "plane 1 t1 2" in (place.where, *place.one_of)
     assert not place.dead
-    assert place.rate == pytest.approx(2 / 30, rel=0.2)
+    assert place.rate == pytest.approx(2 / 30, rel=0.25)  # what may be chance counts in part
 
 
 def test_the_direction_of_a_nic_is_known_by_where_packets_are_missing() -> None:
@@ -133,3 +143,14 @@ def test_the_worth_of_one_fault_is_what_it_was_found_to_explain() -> None:
 
 def _cut() -> Observed:
     return seen(Bad(component("plane 1 t0 2 > t1 3").ports))
+
+
+def test_a_port_that_goes_down_as_the_run_ends_is_named() -> None:
+    """Its first and its last moment are one."""
+    observed = seen()
+    port = component("nic 5 plane 0 > t0").ports[0]
+    end_us = float(observed.edges_us[-1])
+    spans = [(it, end_us - 0.1, end_us) for it in (port, int(FABRIC.port_reverse[port]))]
+    down = joined(observed.lost, told_down(FABRIC, spans, observed.lost))
+    (one,) = told(replace(observed, lost=down))
+    assert (one.where, one.since_us, one.downs) == ("nic 5 plane 0", (end_us - 0.1,) * 2, 1)

@@ -91,7 +91,8 @@ def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
 
 def _as_told(search: Search, told: IntArray) -> tuple[Range, Range]:
     """The edges of what ports said that they were down: they know when."""
-    first_us, *_, last_us = np.sort(search.seen.lost.sent_us[told]).tolist()
+    at_us = search.seen.lost.sent_us[told]
+    first_us, last_us = float(at_us.min()), float(at_us.max())
     over = last_us < search.seen.edges_us[-1]
     return (first_us, first_us), (last_us, last_us if over else np.inf)
 

@@ -121,6 +121,7 @@ def _seen(
     lost = lost.take(np.argsort(lost.sent_us, kind="stable"))
     return Observed(
         fabric=record.known, lost=lost, answered=lost.take(np.zeros(0, np.int64)),
-        edges_us=edges_us, sent=out, out=out, dropped=each["dropped"], damaged=each["damaged"],
+        edges_us=edges_us, sent=out, out=out, dropped=each["dropped"],
+        full=each["marked"] + each["trimmed_here"] + each["dropped"], damaged=each["damaged"],
         gone=each["gone"], answers=out, rtt_us=record.rtt_us, over=is_over(record),
     )  # fmt: skip

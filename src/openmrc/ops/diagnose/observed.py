@@ -48,6 +48,7 @@ class Observed:
     sent: FloatArray  # [bins, ports] packets of data whose path crosses each directed port
     out: FloatArray  # [bins, ports] packets that ports sent, of all sorts
     dropped: FloatArray  # [bins, ports] for which queues had no room
+    full: FloatArray  # [bins, ports] marked, trimmed or dropped: the queue was filling
     damaged: FloatArray  # [bins, ports]
     gone: FloatArray  # [bins, ports] that ports sent, and those at the other ends did not get
     answers: FloatArray  # [bins, ports] packets, across each, of which the sender got answers then

@@ -12,7 +12,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.ports import LOAD, TICK, TICKS_MAX
+from openmrc.run.ports import TICK, TICKS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +42,7 @@ def observed(record: Record) -> Observed:
         sent=each["packets"],
         out=each["packets_out"],
         dropped=each["dropped"],
+        full=each["marked"] + each["trimmed_here"] + each["dropped"],
         damaged=each["damaged"],
         gone=each["gone"],
         answers=each["answered"],
@@ -75,7 +76,7 @@ def counts(record: Record, rows: pl.DataFrame | None) -> tuple[FloatArray, dict[
             f"counts.parquet: its rows begin and end at {n:,} times; those of a run at most at"
             f" {EDGES_MAX}; run it again"
         )
-    found = {name: np.zeros((n, record.known.n_ports)) for name in TICK if name not in LOAD}
+    found = {name: np.zeros((n, record.known.n_ports)) for name in TICK if name != "busy_ns"}
     at = np.minimum(np.searchsorted(edges_us, begin), n - 1)
     for name, each in found.items():
         np.add.at(each, (at, rows["port"].to_numpy()), rows[name].to_numpy())

@@ -32,6 +32,7 @@ from openmrc.ops.diagnose.runs import (
     explain,
     touch,
 )
+from openmrc.ops.diagnose.waits import QUEUED, waits
 
 # Rates that are tried; what lets nothing through is seen to let through what left just before, as
 # far as bins of time can tell. The last one is of large packets only.
@@ -53,7 +54,6 @@ QUICK = 1.5  # round trips
 FRONT = 1.5  # round trips that a packet may have waited before what then lost it
 SMALL = 0.1  # of the losses of a run: fewer just before it are its own
 AT_ONCE = 0.25  # round trips
-QUEUED = 1.0  # round trips that a packet may wait on its way, if queues are no longer than usual
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
 RUNS_MAX = 64
@@ -183,23 +183,24 @@ class Search:
         # A port that says that it was down knows when.
         on_way = np.append(lost.ev >= 0, np.ones(len(answered), np.bool_))[packet]
         at_us = sent_us[packet] + on_way * np.minimum((hop + 1) / hops, 1) * self.seen.rtt_us / 2
+        every = np.concatenate([waits(self.seen, it) for it in (lost, answered)])
+        wait_us, around_us = on_way * every[packet, hop], on_way * AROUND * self.seen.rtt_us
         component = np.repeat(np.arange(len(self.table), dtype=np.int32), np.diff(first))
         before, first_even, even, after = np.zeros((4, 2, len(packet)))
         own = np.flatnonzero(np.diff(first))
         for it in own.tolist():
             part = slice(first[it], first[it + 1])
             order = np.argsort(at_us[part], kind="stable")
-            for each in (at_us, packet, hop):
+            for each in (at_us, packet, hop, wait_us, around_us):
                 each[part] = each[part][order]
             for row, through in enumerate((None, self.through)):
                 gates = self.table.rows[it].gates
                 met = crossed(self.seen, self.edges_us, gates, self.came, through)
-                around_us, queued_us = (by * self.seen.rtt_us for by in (AROUND, QUEUED))
-                first_even[row, part] = met.evenly(at_us[part] - around_us)
-                even[row, part] = met.evenly(at_us[part] + around_us)
+                first_even[row, part] = met.evenly(at_us[part] - around_us[part])
+                even[row, part] = met.evenly(at_us[part] + around_us[part])
                 # What left later may have crossed earlier, for it did not wait in a queue.
-                before[row, part] = met.at_most(at_us[part] + queued_us)
-                after[row, part] = met.at_least(at_us[part] - queued_us)
+                before[row, part] = met.at_most(at_us[part] + wait_us[part])
+                after[row, part] = met.at_least(at_us[part] - wait_us[part])
         back = (hop >= hops) & ~probe[packet]
         return Pairs(component, packet, at_us, back, before, first_even, even, after, first)
 
