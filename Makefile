@@ -74,12 +74,12 @@ torch-suite-cuts: $(INSTALLED_TORCH)
 	$(AS_MRC) $(CUT)
 	$(AS_GLOO) $(CUT) $(BUT)
 
-# Programs of others over libmrc, as far as these name them: OCP, SHIM and PERFTEST, NCCL, VERBS.
+# Programs of others, as far as these name them: OCP, SHIM and PERFTEST, NCCL, VERBS; FRR.
 # benchmarks/interop.py says what each is.
 interop: $(INSTALLED)
 	$(BIN)/python benchmarks/interop.py $(if $(OCP),--ocp $(OCP)) $(if $(SHIM),--shim $(SHIM)) \
 		$(if $(PERFTEST),--perftest $(PERFTEST)) $(if $(NCCL),--nccl $(NCCL)) \
-		$(if $(VERBS),--verbs $(VERBS))
+		$(if $(FRR),--frr $(FRR)) $(if $(VERBS),--verbs $(VERBS))
 
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .

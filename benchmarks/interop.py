@@ -10,6 +10,7 @@ Each part runs where the directory or file that it takes is named, as an option 
     SHIM       the shared library built from microsoft/mrc-verbs-shim-lib
     PERFTEST   `ib_write_bw`, built from linux-rdma/perftest; runs over SHIM, and a plane is cut
     NCCL       a checkout of microsoft/mrc-nccl-plugin: the functions that it calls are looked up
+    FRR        where FRR 10.5 or newer is installed (`interop_frr.py`): its daemons switch a fabric
     VERBS      directories of rdma-core's headers, with commas, such as the `build/include` that its
                `build.sh` makes; else openmrc's own are used
 
@@ -28,8 +29,12 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import interop_frr
 from openmrc.capi import build, hot
 from openmrc.capi.control import formats
+from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.verbs.cabled import prepare
 from openmrc.wire import addresses
@@ -273,15 +278,22 @@ def nccl(libraries: Path, checkout: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("ocp", "shim", "perftest", "nccl"):
+    for name in ("ocp", "shim", "perftest", "nccl", "frr"):
         parser.add_argument(f"--{name}", type=Path, metavar="PATH")
     parser.add_argument("--verbs", metavar="DIR,DIR")
     given = parser.parse_args()
-    if not (given.ocp or given.perftest or given.nccl):
-        parser.error("nothing to check: name --ocp, --perftest with --shim, or --nccl")
+    if not (given.ocp or given.perftest or given.nccl or given.frr):
+        parser.error("nothing to check: name --ocp, --perftest with --shim, --nccl, or --frr")
     if bool(given.perftest) != bool(given.shim):
         parser.error("--perftest and --shim: both or none")
     prepare()
+    if given.frr:
+        try:
+            interop_frr.frr(given.frr)
+        except InputError as error:
+            parser.error(str(error))
+    if not (given.ocp or given.perftest or given.nccl):
+        return
     hot.warm_up()
     with tempfile.TemporaryDirectory() as folder:
         libraries = Path(folder)

@@ -9,9 +9,10 @@ import pytest
 
 from openmrc.capi import build, reach
 from openmrc.capi.devices import LIMITS
+from openmrc.capi.linked import Api
 from openmrc.errors import InputError
 from openmrc.verbs import Device
-from tests.capi.handles import Api, Open, Peer
+from tests.capi.handles import Open, Peer
 
 PLANES = "127.0.10.1"
 

@@ -1,4 +1,4 @@
-"""Both libraries as a program of C sees them: functions that take and return words."""
+"""A device of the libraries that is open, and one of everything."""
 
 from __future__ import annotations
 
@@ -6,56 +6,21 @@ import ctypes
 import errno
 import os
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from openmrc.capi import entry, layouts
-from openmrc.capi.calls import CODE, CTL_CALLS, MINUS, MRC_CALLS, NEGATIVE, NULL, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from openmrc.verbs import Device, QueuePair
 
-WORD = ctypes.c_int64
 PATIENCE_S = 20  # for the loop, on a busy machine
 NOBODY = 0x00ABCD  # number of a queue pair that is not there
 WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
 TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
 OF_INIT = sum(NUMBERS[f"MRC_QP_{name}"] for name in ("HINT", "EV_PROFILE_ID", "CC_PROFILE_ID"))
-
-
-class Api:
-    """Every function of both libraries, as C calls it: `(what it returns, errno)`."""
-
-    def __init__(self, directory: Path) -> None:
-        mrc, verbs = (
-            ctypes.CDLL(str(directory / name), use_errno=True)
-            for name in ("libmrc.so", "libibverbs.so.1")
-        )
-        self.functions: dict[str, Any] = {}
-        self.answers: dict[str, str] = {}
-        for calls, where in (((*MRC_CALLS, *CTL_CALLS), mrc), (VERBS_CALLS, verbs)):
-            for call in calls:
-                function = getattr(where, call.name)
-                function.argtypes = [WORD] * len(call.parameters)
-                function.restype = WORD if call.result.endswith("*") else ctypes.c_int
-                self.functions[call.name] = function
-                self.answers[call.name] = call.answers
-
-    def __call__(self, name: str, *given: Any) -> tuple[int, int]:
-        ctypes.set_errno(0)
-        words = [one.address if isinstance(one, Block) else int(one) for one in given]
-        returned = int(self.functions[name](*words))
-        failed = {CODE: returned != 0, MINUS: returned == -1, NULL: returned == 0}
-        failed[NEGATIVE] = returned < 0
-        # where a call did what it should, errno says nothing
-        return returned, ctypes.get_errno() if failed.get(self.answers[name]) else 0
-
-    def must(self, name: str, *given: Any) -> int:
-        returned, code = self(name, *given)
-        assert code == 0, f"{name}: {errno.errorcode[code]}"
-        return returned
 
 
 class Peer(NamedTuple):

@@ -17,8 +17,9 @@ import pytest
 from openmrc.capi import layouts
 from openmrc.capi.calls import CTL_CALLS, MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
-from tests.capi.handles import TO_INIT, WRITES, Api, Open, refused
+from tests.capi.handles import TO_INIT, WRITES, Open, refused
 
 PATIENCE_S = 20  # for the loop, on a busy machine
 

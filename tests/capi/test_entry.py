@@ -10,9 +10,10 @@ import pytest
 
 from openmrc.capi import entry, stub
 from openmrc.capi.calls import CONTROL
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Refused
 from openmrc.errors import InputError, OpenMrcError
-from tests.capi.handles import Api, Open, Peer
+from tests.capi.handles import Open, Peer
 
 ERRORS: list[tuple[BaseException, int]] = [
     (Refused(errno.E2BIG, "too many"), errno.E2BIG),

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from openmrc.capi import build
 from openmrc.cli.command import main
 from openmrc.conform import script
 from openmrc.conform.network import NetworkTarget, Where, verdict
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS, run
-from openmrc.conform.targets import live
+from openmrc.conform.targets import served
 from openmrc.conform.tester import limits_of
 from openmrc.errors import InputError
 from openmrc.units import S
@@ -156,17 +157,24 @@ def test_nobody_reads_the_live_endpoints_secret_in_a_list_of_processes(
         raise FileNotFoundError
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    with pytest.raises(FileNotFoundError), live():
+    with pytest.raises(FileNotFoundError), served("live"):
         pass
     [(words, env)] = started
     assert len(bytes.fromhex(env["OPENMRC_SECRET"])) == 32
     assert env["OPENMRC_SECRET"] not in " ".join(words)
 
 
-def test_our_live_endpoint_passes(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("target", ["live", "libmrc"])
+def test_our_own_targets_pass(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if target == "libmrc":
+        try:
+            build.compiler()
+            build.python_library()
+        except InputError as error:
+            pytest.skip(str(error))
     names: Sequence[str] = (HELD[3], HELD[10])
     rules = [word for name in names for word in ("--rule", name)]
-    assert main(["conformance", "--against", "live", "--patience", "20s", *rules]) == 0
+    assert main(["conformance", "--against", target, "--patience", "20s", *rules]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 rules: 2 passed"
 
 

@@ -13,6 +13,7 @@ from openmrc.capi import devices
 from openmrc.capi.control import configuring, formats
 from openmrc.capi.control.layouts import DENIED, GOOD
 from openmrc.capi.control.profiles import State
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Refused
 from openmrc.fabric import places
 from openmrc.fabric.clos import multiplane
@@ -26,7 +27,7 @@ from openmrc.verbs.inside import Inside
 from openmrc.wire import addresses
 from tests.capi.control.ctl import Ctl
 from tests.capi.control.fixtures import Transfer
-from tests.capi.handles import Api, Open
+from tests.capi.handles import Open
 
 TO, DEAD = 3, "plane 1 t1 1"
 

@@ -14,7 +14,7 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from openmrc.capi import hot, layouts, reach
@@ -70,8 +70,8 @@ _TEXTS: dict[str, Any] = {}  # strings that callers hold
 class Nic:
     """The open device."""
 
-    def __init__(self) -> None:
-        self.device = opened()
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self.device = opened(wanted)
         self.host = self.device._host
         self.events: deque[AsyncEvent] = deque(maxlen=EVENTS_MAX)  # not yet reported
         self.control: Any = None  # of controllers, from the first of their calls on
@@ -151,12 +151,13 @@ class Nic:
         os.close(self.async_fd)
 
 
-def opened() -> Device:
+def opened(limits: Mapping[str, Any]) -> Device:
     """Open the device that the environment names."""
     if os.environ.get(hostfile.VARIABLE):
-        return Device.open(**LIMITS)
+        return Device.open(**limits)
     if names := os.environ.get(INTERFACES):
-        return Device.on_network([one.strip() for one in names.split(",")], pmtu=PMTU_MAX, **LIMITS)
+        planes = [one.strip() for one in names.split(",")]
+        return Device.on_network(planes, **{"pmtu": PMTU_MAX, **limits})
     raise Refused(errno.ENODEV, f"set {hostfile.VARIABLE} (mrc lab does) or {INTERFACES}")
 
 
@@ -185,6 +186,7 @@ class Verbs:
     """The objects that callers hold, by address; the functions of ibverbs are its methods."""
 
     above: Above  # set by the library
+    limits: Mapping[str, Any] = LIMITS  # of the device that is opened next
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -234,7 +236,7 @@ class Verbs:
         """Return a context; the first one opens the device."""
         self._check_device(device)
         if self.nic is None:
-            self.nic = Nic()
+            self.nic = Nic(self.limits)
             self.nic.listen(self._lock, self.above.hear)
         block = Block(layouts.EXTENDED, "context")
         whole, context = block.record, block.record["context"]

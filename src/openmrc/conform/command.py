@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from openmrc.conform.script import Rule
     from openmrc.fabric.dscp import Dscps
 
-TARGETS = {"engine": "openmrc's engine", "live": "openmrc's live endpoint"}
+ENGINE, LIVE, LIBMRC = "engine", "live", "libmrc"
+TARGETS = {
+    ENGINE: "openmrc's engine",
+    LIVE: "openmrc's live endpoint",
+    LIBMRC: "openmrc's libmrc, by MRC's C API",
+}
 PORT = 18516  # of exchanges for the kit
 START_S = 300.0  # until the other rank has compiled its code
 ROLES = ("requester", "responder")
@@ -36,7 +41,7 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     )
     add = parser.add_argument
     add("--role", choices=ROLES, help="role of the implementation (default: both)")
-    words = "engine: openmrc's own, in process (default); live: its endpoint, over loopback"
+    words = "openmrc's own: engine, in process (default); live endpoint, libmrc: over loopback"
     add("--against", choices=tuple(TARGETS), help=words)
     words = "an implementation whose upper tester listens there (port: 18516)"
     add("--address", metavar="HOST[:PORT]", help=words)
@@ -58,7 +63,8 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     add("--patience", metavar="TIME", help=words)
     words = "DSCPs of the fabric if not the defaults, such as trimmed=11,trimmed_lasthop=21"
     add("--dscp", metavar="CLASS=N,...", help=words)
-    add("--serve", action="store_true", help="act as the upper tester of openmrc's live endpoint")
+    words = "act as the upper tester of openmrc's live endpoint, or of --against libmrc"
+    add("--serve", action="store_true", help=words)
     add("--port", metavar="PORT", type=int, help="TCP port of --serve (default: 18516)")
     words = "only this rule; may be repeated"
     add("--rule", metavar="NAME", action="append", default=[], help=words)
@@ -118,13 +124,14 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
         for name in ("interface", "host", "ways", "secret", "dscp"):
             if getattr(arguments, name) is not None:
                 raise InputError(f"--{name} without --address: openmrc's own target needs none")
-        if arguments.against == "live":
+        if arguments.against in (LIVE, LIBMRC):
             _patience_ps(arguments)
-            with targets.live() as where:
-                return TARGETS["live"], targets.over_network(rules, _patient(arguments, where))
+            with targets.served(arguments.against) as where:
+                outcomes = targets.over_network(rules, _patient(arguments, where))
+                return TARGETS[arguments.against], outcomes
         if arguments.patience is not None:
             raise InputError("--patience: the engine runs in virtual time, and is never late")
-        return TARGETS["engine"], plain.outcomes(rules)
+        return TARGETS[ENGINE], plain.outcomes(rules)
     with contextlib.ExitStack() as at_last:
         if arguments.ranks:  # even after an error: the other rank waits for this one
             secret = _secret(arguments)
@@ -235,6 +242,14 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.ways is not None:
         raise InputError("--ways with --serve: the live endpoint has its own; name --host")
     host = arguments.host
+    if arguments.against == LIBMRC:
+        from openmrc.conform import libmrc
+
+        if host is not None:
+            raise InputError("--host with --against libmrc: it is met by plain UDP")
+        with libmrc.served(names) as opened:
+            tester.serve(opened, _secret(arguments), port, listening)
+        return 0
     opened = tester.on_network(names) if host is None else tester.on_host(host or None)
     tester.serve(opened, _secret(arguments), port, listening)
     return 0

@@ -31,10 +31,13 @@ def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def live() -> Iterator[Where]:
-    """The project's own live endpoint with its upper tester, as a process of its own."""
+def served(kind: str) -> Iterator[Where]:
+    """The project's own live endpoint (`live`), or libmrc, with its upper tester, as a process of
+    its own.
+    """
     secret = secrets.new()
-    words = ["conformance", "--serve", "--port", "0", "--interface", ",".join(LIVE)]
+    words = ["conformance", "--serve", "--against", kind]
+    words += ["--port", "0", "--interface", ",".join(LIVE)]
     with subprocess.Popen(
         [sys.executable, "-m", "openmrc.cli", *words],
         env={**os.environ, secrets.VARIABLE: secret.hex()},  # which its user alone can read
@@ -45,7 +48,7 @@ def live() -> Iterator[Where]:
             assert child.stdout is not None
             said = child.stdout.readline()
             if not said.startswith(LISTENING):
-                raise OpenMrcError("the live endpoint did not start")
+                raise OpenMrcError(f"{kind}: did not start")
             yield Where(KIT, "127.0.0.1", int(said.removeprefix(LISTENING)), secret)
         finally:
             child.kill()

@@ -11,11 +11,12 @@ import pytest
 
 from openmrc.capi import devices, layouts
 from openmrc.capi.control import configuring, formats
+from openmrc.capi.linked import Api
 from openmrc.fabric.clos import multiplane
 from openmrc.verbs import QueuePair
 from openmrc.verbs.inside import Inside
 from tests.capi.control.ctl import Ctl, number
-from tests.capi.handles import WRITES, Api, Open
+from tests.capi.handles import WRITES, Open
 
 PLANES, TO = 2, 3
 ROOM = 1 << 18

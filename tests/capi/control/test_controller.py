@@ -16,6 +16,7 @@ from openmrc.capi.control import configuring, formats
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.layouts import NUMBERS
 from openmrc.capi.control.structures import C, E, F
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from openmrc.wire.profile import Form
 from tests.capi.control.ctl import (
@@ -33,7 +34,7 @@ from tests.capi.control.ctl import (
     wait_for,
 )
 from tests.capi.control.fixtures import PLANES, TO, controlled, transfer
-from tests.capi.handles import Api, Open, refused
+from tests.capi.handles import Open, refused
 
 
 @pytest.fixture

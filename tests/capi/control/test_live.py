@@ -12,10 +12,11 @@ import pytest
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.formats import Ev
 from openmrc.capi.control.structures import C
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from tests.capi.control.ctl import DENIED, GOOD, INIT, OFFLINE, ONLINE, Ctl
 from tests.capi.control.fixtures import TO, controlled, transfer
-from tests.capi.handles import Api, refused
+from tests.capi.handles import refused
 
 NAME = ctypes.create_string_buffer(b"uet-1.0-nscc")
 CONFIG_BYTES = ctl_layouts.NSCC_CFG.dtype.itemsize

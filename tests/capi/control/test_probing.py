@@ -12,10 +12,10 @@ import pytest
 from openmrc.capi.control import formats
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.probing import BATCH_MAX, OPEN_MAX
+from openmrc.capi.linked import Api
 from openmrc.wire import addresses
 from tests.capi.control.ctl import STEV, Ctl, number, put_ev, rows, wait_for
 from tests.capi.control.fixtures import TO, controlled, transfer
-from tests.capi.handles import Api
 
 PROBE, PORT_STATUS = range(2)
 

@@ -17,6 +17,7 @@ from openmrc.capi.control import configuring, formats, states
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.formats import UNPOPULATED, Ev
 from openmrc.capi.control.structures import E
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from openmrc.errors import OpenMrcError
 from openmrc.jit import interpreted
@@ -35,7 +36,7 @@ from tests.capi.control.ctl import (
     wait_for,
 )
 from tests.capi.control.fixtures import TO, controlled, transfer
-from tests.capi.handles import Api, Open, refused
+from tests.capi.handles import Open, refused
 
 HELD = {GOOD: "GOOD", BAD: "ASSUMED_BAD", DENIED: "DENIED"}
 MAY = configuring.is_privileged()  # before a test says that it may

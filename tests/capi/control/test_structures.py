@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.structures import E, F
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from tests.capi.control.ctl import (
     FORM,
@@ -25,7 +26,7 @@ from tests.capi.control.ctl import (
     take_ev,
 )
 from tests.capi.control.fixtures import TO, controlled
-from tests.capi.handles import Api, refused
+from tests.capi.handles import refused
 
 MODIFY, QUERY = range(2)  # operations on fields
 GUARD = 0xA7

@@ -12,11 +12,12 @@ from openmrc.capi import devices
 from openmrc.capi.control import configuring
 from openmrc.capi.control import layouts as ctl_layouts
 from openmrc.capi.control.structures import C, E, F
+from openmrc.capi.linked import Api
 from openmrc.capi.places import Block
 from openmrc.fabric.clos import multiplane
 from openmrc.verbs.inside import Inside
 from tests.capi.control.ctl import DENIED, GOOD, OFFLINE, Ctl
-from tests.capi.handles import Api, Open, refused
+from tests.capi.handles import Open, refused
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(
