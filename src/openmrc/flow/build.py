@@ -86,6 +86,7 @@ def fluid(
     pool.head = -1
     c = records(1, fs.CONTROL)
     c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
+    c.ports = planes
     c.packet_bytes = sizes.pmtu + sizes.header_bytes
     c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
     nodes = max(n_flows, 1) * fs.WAY

@@ -15,7 +15,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
-from openmrc.flow import build, loop, rates
+from openmrc.flow import build, loop, losses, rates
 from openmrc.flow.build import Sizes
 from openmrc.flow.hashed import Hashed
 from openmrc.flow.health import Floats, Health
@@ -36,6 +36,7 @@ from openmrc.traffic.traffic import Traffic
 from openmrc.traffic.trims import trims_of_nics
 from openmrc.wire.framing import framing
 
+MIDWAY = 0.5  # of its way a packet has gone, on average, where its one path breaks
 EVENTS_A_STEP = 200_000  # between two checks of the clock: about a tenth of a second
 
 
@@ -93,7 +94,10 @@ class FlowWorld(Told):
         self._wasted = np.zeros(n_flows)  # what a flow sends in vain, bytes per ps,
         self._knows_at = np.zeros(n_flows, np.int64)  # until then
         self._stuck_at = np.full(n_flows, NEVER)  # since when nothing passes on a path
-        self._goes_on_at = np.zeros(n_flows, np.int64)
+        if getattr(transport, "check_paths", False):  # a path carries data once it has answered
+            self.fluid.flow.goes_on_at[traffic.msg_qp] = 2 * cost.ack
+            self._agenda = np.unique(2 * cost.ack).tolist()
+        self._tail_ps = self._pools.timer_ps(0) if isinstance(self._pools, Hashed) else self._late_ps
         self._planes = self._pools.planes(self._health)
         self._worked = self._health.works
         self._divide()
@@ -194,6 +198,7 @@ class FlowWorld(Told):
         if self._routed:
             self._pools.change(self._health, range(first, last), at_ps)
             self._wait(at_ps)
+        self._agenda = [at for at in set(self._agenda) if at > at_ps]
         self._planes = self._pools.planes(self._health)
         self._lose(before, self._health.works, at_ps)
         self._divide()
@@ -211,14 +216,19 @@ class FlowWorld(Told):
         new = ~passes & ~stuck
         self._stuck_at[new] = at_ps
         flow = self.fluid.flow
+        flow.goes_on_at[new] = NEVER
+        self._lose_under_way(new, MIDWAY)
         flow.left_bytes[new] += flow.rate[new] * self._late_ps  # what is under way
-        began, sends = np.asarray(flow.began_at), np.asarray(flow.entry) >= 0
+        began, holds = np.asarray(flow.began_at), np.asarray(flow.holds) > 0
+        sends = (np.asarray(flow.entry) >= 0) | holds
         for f in np.flatnonzero(passes & stuck).tolist():
             since = max(int(self._stuck_at[f]), int(began[f]) if sends[f] else 0)
             short = at_ps - since < self._late_ps  # what is sent later arrives
-            self._goes_on_at[f] = at_ps if short else self._timer_ps(since, at_ps)
-            self._agenda.append(int(self._goes_on_at[f]))
+            self.fluid.flow.goes_on_at[f] = at_ps if short else self._timer_ps(since, at_ps)
+            self._agenda.append(int(self.fluid.flow.goes_on_at[f]))
             self._stuck_at[f] = NEVER
+            if holds[f]:
+                losses.send_again(self.net, self.fluid, f)
         patience_ps = self._pools.patience_ps
         if patience_ps < NEVER:
             waits = self._stuck_at < NEVER
@@ -230,7 +240,6 @@ class FlowWorld(Told):
             self._stuck_at[lost] = NEVER - 1
             if (waits & ~lost).any():
                 self._agenda.append(int(until[waits & ~lost].min()))
-        self._agenda = [at for at in set(self._agenda) if at > at_ps]
 
     def _timer_ps(self, since_ps: int, at_ps: int) -> int:
         """When the first timer fires from `at_ps` on, of those of a sender that has heard nothing
@@ -256,18 +265,26 @@ class FlowWorld(Told):
         self._worked = works
         if back.any():
             self._find_again(at_ps)
-        if not stopped.any():
+        flow.loses = self._pools.loses(self._health)
+        if not stopped.any() or self._routed:
             return
         gone = np.maximum(before - self._planes, 0).sum(axis=0)
         share = gone / np.maximum(before.sum(axis=0), rates.TINY)
+        self._lose_under_way(share, self._pools.reach(stopped))
         hit = np.flatnonzero((share > 0) & (np.asarray(flow.entry) >= 0))
         self._wasted[hit] = flow.rate[hit] * share[hit]
         self._knows_at[hit] = at_ps + c.late_ps
         flow.left_bytes[hit] += self._wasted[hit] * c.late_ps
+        flow.times_lost[hit] = 1
         flow.last_lost_at[hit] = at_ps + np.where(new[hit] > 0, c.late_ps, 0)
         if c.learns:
             met = flow.left_bytes[hit] / c.packet_bytes * flow.broken[hit] / flow.paths[hit]
             flow.broken[hit] -= np.minimum(flow.broken[hit], met)
+
+    def _lose_under_way(self, share: Floats | npt.NDArray[np.bool_], reach: Any) -> None:
+        """Of these shares of each flow's paths, what has not come so far on its way is lost."""
+        every = np.ones(len(share))
+        losses.lose_under_way(self.net, self.fluid, share * every, reach * every, self._tail_ps)
 
     def _find_again(self, at_ps: int) -> None:
         """Something is back before the senders knew that it was gone: they lose no more on it."""
@@ -282,7 +299,7 @@ class FlowWorld(Told):
         fl = self.fluid
         bytes_per_ps = self._pools.bytes_per_ps(self._health)
         fl.pool.bytes_per_ps = bytes_per_ps
-        goes_on = (self._goes_on_at <= self.net.ctl[0].now) & (self._stuck_at == NEVER)
+        goes_on = np.asarray(fl.flow.goes_on_at) <= self.net.ctl[0].now
         fl.flow.rate_max = np.where(goes_on, self._planes.sum(axis=0), 0)
         ways = self._pools.ways(bytes_per_ps)
         faint = np.asarray(fl.flow.answers) < FAINT
