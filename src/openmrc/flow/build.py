@@ -86,6 +86,7 @@ def fluid(
     pool.head = -1
     c = records(1, fs.CONTROL)
     c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
+    c.packet_ps = PS_BITS * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
     c.ports = planes
     c.packet_bytes = sizes.pmtu + sizes.header_bytes
     c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
@@ -115,10 +116,10 @@ def after_ps(
 ) -> LongArray:
     """From when a message is sent at an even rate until it is placed, ps. Alone in the network it
     is placed when its packets are, which are sent whole and one by one (`traffic.ideal`); on one
-    path the last one's way is what follows.
+    path the last one's way is what follows, and a short one does not overtake.
     """
     if planes == 1:
-        return cost.trail
+        return cost.behind
     packets = -(-msg_bytes // sizes.pmtu)
     wire_bits = 8 * (msg_bytes + packets * sizes.header_bytes)
     evenly = wire_bits * 1e12 / (rate_bps * planes)

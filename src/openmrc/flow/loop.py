@@ -154,6 +154,20 @@ def _late_ps(fl, f, entry, follow):
 
 
 @inner
+def _wait_ps(fl, f, entry):
+    """How long an acknowledgement waits: it goes first, but at each port behind the packet that is
+    being sent. The ports between switches are as busy as those of both ends.
+    """
+    c = fl.c[0]
+    busy = 0.0
+    for k in range(WAY - DATA):
+        r = max(int(fl.way[f, DATA + k]), int(fl.faint[f, k]))
+        if r >= 0 and fl.pool[r].bytes_per_ps > 0:
+            busy += fl.pool[r].load / fl.pool[r].bytes_per_ps / (WAY - DATA)
+    return int(entry.links * busy * c.packet_ps / 2)
+
+
+@inner
 def _note_placed(net, m, began_at, at):
     """Count the payload of a message in the bins of its time."""
     ctl = net.ctl[0]
@@ -200,7 +214,8 @@ def _delivered(net, fl, mi, now):
         return
     m.delivered_at = now
     messages.let_receiver(net, m, now)
-    at = now + entry.ack_ps + _late_ps(fl, int(fl.line[net.qp[m.qp].region].flow0), entry, 1.0)
+    f = int(fl.line[net.qp[m.qp].region].flow0)
+    at = now + entry.ack_ps + _late_ps(fl, f, entry, 1.0) + _wait_ps(fl, f, entry)
     if m.sent0 < m.end:
         events.push(net, at, AT_ACKNOWLEDGED, mi)
     else:  # nobody waits for it

@@ -104,6 +104,7 @@ CONTROL = record_type(
     ("late_ps", "i8"),  # from when a packet was sent until it counts as lost
     ("learns", "i4"),  # whether senders leave the paths that have lost a packet
     ("packet_bytes", "f8"),  # on the wire, with a whole payload
+    ("packet_ps", "f8"),  # that it takes of a port
     ("pmtu", "i4"),
     ("header_bytes", "i4"),  # on the wire, of each packet
     ("n_dirty", "i4"),
