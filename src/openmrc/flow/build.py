@@ -115,16 +115,17 @@ def after_ps(
     msg_bytes: LongArray, cost: Cost, sizes: Sizes, planes: int, rate_bps: int
 ) -> LongArray:
     """From when a message is sent at an even rate until it is placed, ps. Alone in the network it
-    is placed when its packets are, which are sent whole and one by one (`traffic.ideal`); on one
-    path the last one's way is what follows, and a short one does not overtake.
+    is placed when its packets are, which are sent whole and one by one (`traffic.ideal`). Where all
+    planes have as many whole packets, a short last one follows one of those, and does not overtake.
     """
-    if planes == 1:
-        return cost.behind
-    packets = -(-msg_bytes // sizes.pmtu)
-    wire_bits = 8 * (msg_bytes + packets * sizes.header_bytes)
-    evenly = wire_bits * 1e12 / (rate_bps * planes)
-    after: LongArray = np.maximum(cost.arrive - np.ceil(evenly), 0).astype(np.int64)
-    return after
+    whole, last_bytes = np.divmod(msg_bytes - 1, sizes.pmtu)
+    bits_ps = PS_BITS / rate_bps
+    last_ps = (last_bytes + 1 + sizes.header_bytes) * bits_ps
+    whole_ps = whole * (sizes.pmtu + sizes.header_bytes) * bits_ps
+    follows = np.where(whole % planes == 0, whole_ps / planes + last_ps + cost.behind, 0)
+    evenly = (whole_ps + last_ps) / planes
+    after: LongArray = np.maximum(np.maximum(cost.arrive, follows) - np.ceil(evenly), 0)
+    return after.astype(np.int64)
 
 
 def _follow(fabric: Fabric, traffic: Traffic, sizes: Sizes) -> Floats:
