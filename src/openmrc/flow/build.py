@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from openmrc.engine.state import NEVER
 from openmrc.fabric.model import Fabric, LongArray
 from openmrc.flow import state as fs
 from openmrc.flow.health import Floats
+from openmrc.flow.window import UNPACED
 from openmrc.jit import records
 from openmrc.sim.net import network
 from openmrc.sim.roce.transport import RoceTransport
@@ -31,19 +33,20 @@ class Sizes(NamedTuple):
     header_bytes: int  # of a data packet
     answer_bytes: int  # of an acknowledgement
     packets_an_answer: float  # data packets that one acknowledges; the last of a message is always
+    room_packets: float  # that a QP may have under way
 
 
-def sizes_of(transport: Any) -> Sizes:
+def sizes_of(transport: Any, room_packets: float = math.inf) -> Sizes:
     """Return how the packets of a transport count."""
     if isinstance(transport, RoceTransport):
         of_roce = roce_framing(transport.rules)
-        return _sizes(transport.pmtu, of_roce, float(transport.ack_every))
+        return _sizes(transport.pmtu, of_roce, float(transport.ack_every), room_packets)
     an_answer = max(transport.sack_bytes / transport.pmtu, 1.0)
-    return _sizes(transport.pmtu, framing(transport.rules, transport.srv6), an_answer)
+    return _sizes(transport.pmtu, framing(transport.rules, transport.srv6), an_answer, room_packets)
 
 
-def _sizes(pmtu: int, frames: Framing, an_answer: float) -> Sizes:
-    return Sizes(pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer)
+def _sizes(pmtu: int, frames: Framing, an_answer: float, room_packets: float) -> Sizes:
+    return Sizes(pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer, room_packets)
 
 
 def fluid(
@@ -67,6 +70,13 @@ def fluid(
     counts = np.bincount(traffic.msg_qp, traffic.msg_count, max(n_lines, 1)).astype(np.int64)
     ring = np.array([setup.pow2_at_least(max(c, 1)) for c in range(RING_MAX + 1)], np.int64)
     ring = ring[np.minimum(counts[:n_lines], RING_MAX)]
+    c = records(1, fs.CONTROL)
+    c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
+    c.packet_ps = PS_BITS * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
+    c.ports = planes
+    c.room_bytes = sizes.room_packets * (sizes.pmtu + sizes.header_bytes)
+    c.packet_bytes = sizes.pmtu + sizes.header_bytes
+    c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
     line = records(n_lines, fs.LINE)
     line.ring0, line.ring_mask = setup.rings(ring)
     line.flow0 = np.arange(n_lines) * stripes
@@ -76,20 +86,16 @@ def fluid(
     flow.part = np.tile(np.arange(stripes), n_lines)
     flow.entry = fs.IDLE
     flow.burden = 1
+    flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
     entry.after_ps = after_ps(traffic.msg_bytes, cost, sizes, planes, rate_bps)
     entry.ack_ps = cost.ack
+    entry.round_ps = cost.trail + cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
     entry.follow = _follow(fabric, traffic, sizes)
     pool = records(n_pools, fs.POOL)
     pool.head = -1
-    c = records(1, fs.CONTROL)
-    c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
-    c.packet_ps = PS_BITS * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
-    c.ports = planes
-    c.packet_bytes = sizes.pmtu + sizes.header_bytes
-    c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
     nodes = max(n_flows, 1) * fs.WAY
     return fs.Fluid(
         c=c,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 
-from openmrc.flow import losses, rates, turns
+from openmrc.flow import losses, rates, turns, window
 from openmrc.flow.losses import FAR_PS
 from openmrc.flow.state import (
     AT_ACKNOWLEDGED,
     AT_DELIVERED,
-    AT_ENTRY,
     AT_FLOW,
     DATA,
     IDLE,
@@ -62,6 +61,7 @@ def _hand_over(net, fl, line_no, mi, now):
     for i in range(m.parts):
         f = int(line.flow0) + i
         if fl.flow[f].entry == IDLE and _begin_next(fl, f, now):
+            window.pace(fl, f, now)
             rates.join(fl, f)
             turns.stand_behind(fl, f, now)
     return True
@@ -112,10 +112,13 @@ def _flow_due(net, fl, f, now):
     m.parts -= 1
     if m.parts == 0:
         _sent(net, fl, flow, line, m, now)
-    if _begin_next(fl, f, now):
+    goes_on = _begin_next(fl, f, now)
+    if goes_on and not window.pace(fl, f, now):
         _plan(net, fl, f)
-    else:
-        rates.leave(fl, f)
+        return
+    rates.leave(fl, f)
+    if goes_on:  # at another rate
+        rates.join(fl, f)
 
 
 @inner

@@ -35,7 +35,11 @@ FLOW = record_type(
     ),  # of its part of a message that are still to be sent, at `at`; on the wire
     ("ahead_bytes", "f8"),  # that the turns of its NIC's ports have let it send ahead of its rate
     ("rate", "f8"),  # bytes per ps
-    ("rate_max", "f8"),  # what the ports that both ends have in common carry
+    ("rate_open", "f8"),  # what the ports that both ends have in common carry,
+    ("paced", "f8"),  # what MPR lets it send of the present message,
+    ("rate_max", "f8"),  # and the least of both
+    ("round_at", "i8"),  # when the present round of MPR packets began,
+    ("round_left", "f8"),  # and what it may still send in it, bytes
     ("answers", "f8"),  # bytes of acknowledgements that come back for each byte sent
     ("burden", "f8"),  # what the last port carries for each byte: more where headers are trimmed
     ("at", "i8"),
@@ -90,6 +94,7 @@ assert max(AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED) < AT_ENTRY
 
 ENTRY = record_type(  # what a message of an entry of the workload takes beside its transmission
     ("after_ps", "i8"),  # from its last bit out of the NIC, at an even rate, until it is placed
+    ("round_ps", "i8"),  # from when a packet leaves until its sender may send one more
     ("ack_ps", "i8"),  # from then until its sender has the acknowledgement
     ("links", "i4"),  # on a path
     ("held_until", "i8"),  # it is not placed before: it was lost under way
@@ -104,6 +109,7 @@ CONTROL = record_type(
     ("late_ps", "i8"),  # from when a packet was sent until it counts as lost
     ("learns", "i4"),  # whether senders leave the paths that have lost a packet
     ("packet_bytes", "f8"),  # on the wire, with a whole payload
+    ("room_bytes", "f8"),  # that a QP may have under way
     ("packet_ps", "f8"),  # that it takes of a port
     ("pmtu", "i4"),
     ("header_bytes", "i4"),  # on the wire, of each packet

@@ -97,7 +97,9 @@ class FlowWorld(Told):
         if getattr(transport, "check_paths", False):  # a path carries data once it has answered
             self.fluid.flow.goes_on_at[traffic.msg_qp] = 2 * cost.ack
             self._agenda = np.unique(2 * cost.ack).tolist()
-        self._tail_ps = self._pools.timer_ps(0) if isinstance(self._pools, Hashed) else self._late_ps
+        self._tail_ps = (
+            self._pools.timer_ps(0) if isinstance(self._pools, Hashed) else self._late_ps
+        )
         self._planes = self._pools.planes(self._health)
         self._worked = self._health.works
         self._divide()
@@ -121,6 +123,7 @@ class FlowWorld(Told):
                 self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
             else:
                 self._pools = Sprayed(*ways)
+            return build.sizes_of(transport, self.values.mpr_packets)
         return build.sizes_of(transport)
 
     def _trimmed(self, parts: Parts) -> Floats:
@@ -300,7 +303,8 @@ class FlowWorld(Told):
         bytes_per_ps = self._pools.bytes_per_ps(self._health)
         fl.pool.bytes_per_ps = bytes_per_ps
         goes_on = np.asarray(fl.flow.goes_on_at) <= self.net.ctl[0].now
-        fl.flow.rate_max = np.where(goes_on, self._planes.sum(axis=0), 0)
+        fl.flow.rate_open = np.where(goes_on, self._planes.sum(axis=0), 0)
+        fl.flow.rate_max = np.minimum(fl.flow.rate_open, fl.flow.paced)
         ways = self._pools.ways(bytes_per_ps)
         faint = np.asarray(fl.flow.answers) < FAINT
         back = ways[:, DATA:]
