@@ -99,7 +99,7 @@ def test_mpr_lets_a_message_go_on_in_rounds() -> None:
 def test_what_is_under_way_to_a_port_that_fails_is_sent_again_when_it_is_overdue() -> None:
     built, traffic, way_ps = fabric(), sends((0, 2)), MS
     sent_ps = ONE_PORT_PS // 2
-    cost = no_cost(traffic)._replace(arrive=np.array([sent_ps + way_ps]))
+    cost = no_cost(traffic)._replace(behind=np.array([way_ps]))
     down = [
         Fault(sent_ps + at_ps, kind, f"nic 2 plane {plane}")
         for plane in (0, 1)
@@ -153,9 +153,9 @@ def test_a_rate_changes_while_a_message_is_sent() -> None:
 
 def test_other_transports_are_refused_by_name() -> None:
     traffic = sends((0, 2))
-    adaptive = RoceTransport(routing="adaptive")
-    with pytest.raises(InputError, match=r"routing of 'roce': 'adaptive' is not known"):
-        FlowWorld(fabric(), traffic, adaptive, cost=no_cost(traffic))
+    lossy = RoceTransport(pfc=False)
+    with pytest.raises(InputError, match=r"pfc of 'roce': false is not known"):
+        FlowWorld(fabric(), traffic, lossy, cost=no_cost(traffic))
 
 
 def test_a_collective_runs_in_order() -> None:

@@ -89,7 +89,9 @@ def fluid(
     flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
-    entry.after_ps = after_ps(traffic.msg_bytes, cost, sizes, planes, rate_bps)
+    entry.after_ps = after_ps(
+        -(-traffic.msg_bytes // stripes), cost.behind, sizes, planes, rate_bps, stripes
+    )
     entry.ack_ps = cost.ack
     entry.round_ps = cost.trail + cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
@@ -118,20 +120,27 @@ def fluid(
 
 
 def after_ps(
-    msg_bytes: LongArray, cost: Cost, sizes: Sizes, planes: int, rate_bps: int
+    part_bytes: LongArray,
+    behind_ps: LongArray,
+    sizes: Sizes,
+    planes: int,
+    rate_bps: int,
+    stripes: int = 1,
 ) -> LongArray:
-    """From when a message is sent at an even rate until it is placed, ps. Alone in the network it
-    is placed when its packets are, which are sent whole and one by one (`traffic.ideal`). Where all
-    planes have as many whole packets, a short last one follows one of those, and does not overtake.
+    """From when a message of so many equal parts is sent at an even rate until it is placed, ps.
+    Packets are sent whole and one by one by each plane: first the whole ones of all parts, then the
+    last ones, which do not overtake. `behind_ps` is the way of a last packet (`traffic.ideal`).
     """
-    whole, last_bytes = np.divmod(msg_bytes - 1, sizes.pmtu)
+    whole, last_bytes = np.divmod(part_bytes - 1, sizes.pmtu)
     bits_ps = PS_BITS / rate_bps
     last_ps = (last_bytes + 1 + sizes.header_bytes) * bits_ps
-    whole_ps = whole * (sizes.pmtu + sizes.header_bytes) * bits_ps
-    follows = np.where(whole % planes == 0, whole_ps / planes + last_ps + cost.behind, 0)
-    evenly = (whole_ps + last_ps) / planes
-    after: LongArray = np.maximum(np.maximum(cost.arrive, follows) - np.ceil(evenly), 0)
-    return after.astype(np.int64)
+    whole_ps = (sizes.pmtu + sizes.header_bytes) * bits_ps
+    n_whole = whole * stripes
+    evenly = (n_whole * whole_ps + stripes * last_ps) / planes
+    some, most = n_whole // planes, -(-n_whole // planes)
+    sent = np.maximum(some * whole_ps + -(-stripes // planes) * last_ps, most * whole_ps)
+    after: LongArray = (np.maximum(sent - np.ceil(evenly), 0) + behind_ps).astype(np.int64)
+    return after
 
 
 def _follow(fabric: Fabric, traffic: Traffic, sizes: Sizes) -> Floats:

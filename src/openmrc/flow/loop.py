@@ -128,7 +128,7 @@ def _sent(net, fl, flow, line, m, now):
     entry = fl.entry[m.entry]
     at = now + entry.after_ps + _late_ps(fl, f, entry, entry.follow)
     if flow.last_lost_at >= 0:  # it was sent once more
-        again_at = min(flow.last_lost_at, now) + flow.times_lost * fl.c[0].late_ps
+        again_at = min(flow.last_lost_at, now) + flow.again_ps
         at = max(at, again_at + entry.after_ps + _late_ps(fl, f, entry, 1.0))
     at = max(at, line.delivered_at)
     line.delivered_at = at

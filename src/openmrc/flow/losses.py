@@ -3,7 +3,7 @@
 Whether a message meets a broken path or a random loss is drawn, as for packets: most short messages
 lose nothing, and one in a ring that does delays all. A sender that learns leaves each broken path
 that has cost it a packet; random losses it meets again. A packet that was lost is sent again once
-it is overdue, and perhaps lost again.
+it is overdue, and perhaps lost again at random; what was broken is taken to be left by then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from openmrc.sim.net import events
 
 DRAWN = 4294967296.0
 FAR_PS = 1e18  # later than every run: eleven days
+SURELY = 1 - 1e-9
 AGAIN_MAX = 32  # times that one packet is lost: far less likely than anything else
 
 
@@ -40,7 +41,6 @@ def lose(fl, f, now):
     flow = fl.flow[f]
     c = fl.c[0]
     flow.last_lost_at = -1
-    flow.times_lost = 0
     share = flow.broken / flow.paths
     if share <= 0 and flow.loses <= 0:
         return
@@ -58,22 +58,25 @@ def lose(fl, f, now):
     if c.learns:
         last = min(last, flow.paths + until_known) if flow.loses <= 0 else last
         flow.broken = max(flow.broken - packets * share, 0.0)
-    again = flow.loses + (0.0 if c.learns else share)
+    ends = _any_of(fl, f, -math.log1p(-min(share + flow.loses, SURELY)))
+    once_ps = c.tail_ps if ends else c.late_ps
     flow.left_bytes += max(hits, 1.0) * c.packet_bytes
-    flow.times_lost = 1
-    while flow.times_lost < AGAIN_MAX and again > 0:
-        hits = max(hits, 1.0) * again
+    flow.again_ps = once_ps
+    times = 1
+    while times < AGAIN_MAX and flow.loses > 0:
+        hits = max(hits, 1.0) * flow.loses
         if not _any_of(fl, f, hits):
             break
-        flow.times_lost += 1
+        flow.again_ps += once_ps
+        times += 1
     flow.last_lost_at = now + int(min(last * c.packet_bytes / max(flow.rate_max, TINY), FAR_PS))
 
 
 @compiled
-def lose_under_way(net, fl, share, reach, late_ps):
+def lose_under_way(net, fl, share, reach):
     """Of these shares of the paths of each flow nothing passes any more. Messages that are sent and
     not yet placed lose the packets that have not come so far, a part `reach` of the way; the sender
-    finds out `late_ps` after it sent them, or when it may go on.
+    finds out once they are overdue, or when it may go on.
     """
     now = net.ctl[0].now
     c = fl.c[0]
@@ -93,6 +96,7 @@ def lose_under_way(net, fl, share, reach, late_ps):
         packets = min(fl.flow[f].rate_max * behind_ps, length) / c.packet_bytes
         if share[f] < 1 and not _any_of(fl, f, -math.log1p(-share[f]) * max(packets, 1.0)):
             continue
+        late_ps = c.tail_ps if drawn(fl, f) < share[f] else c.late_ps
         entry.held_until = max(entry.held_until, sent_at + late_ps + entry.after_ps)
         if fl.flow[f].goes_on_at > now:
             entry.held_until = NEVER

@@ -21,7 +21,7 @@ from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
 from openmrc.flow.health import Floats, Health
 from openmrc.flow.rates import TINY
-from openmrc.flow.state import DATA, LAST, WAY
+from openmrc.flow.state import DATA, LAST, NEVER, WAY
 from openmrc.units import PS_BITS
 
 
@@ -69,6 +69,14 @@ class Sprayed:
         lower = np.where(known.sw_tier[own] < known.sw_tier[far], own, far)
         below: LongArray = np.where(between, known.sw_hi[lower] - known.sw_lo[lower], 0)
         return below
+
+    @property
+    def next_at(self) -> int:
+        """When something else changes than the fabric, ps."""
+        return NEVER
+
+    def change(self, health: Health, faults: range, at_ps: int) -> None:
+        """These faults of the schedule begin or end: both ends find out by themselves."""
 
     def bytes_per_ps(self, health: Health) -> Floats:
         """What each pool carries, [pools]."""

@@ -46,7 +46,7 @@ FLOW = record_type(
     ("timer_at", "i8"),  # its earliest entry in the heap
     ("began_at", "i8"),  # when it began the present message
     ("last_lost_at", "i8"),  # when a packet of the present message was last lost; -1: none was
-    ("times_lost", "i4"),  # and how often, one after the other
+    ("again_ps", "i8"),  # and how long after that its sender sent it for the last time
     ("paths", "f8"),  # how many it uses,
     ("broken", "f8"),  # how many of them lose what they carry, and it does not know,
     ("loses", "f8"),  # and the share of packets that the others lose at random
@@ -107,6 +107,7 @@ CONTROL = record_type(
     ("ports", "i4"),  # of a NIC, that carry a message at once
     ("jitter_ps", "i8"),
     ("late_ps", "i8"),  # from when a packet was sent until it counts as lost
+    ("tail_ps", "i8"),  # the same of the last packet of a message
     ("learns", "i4"),  # whether senders leave the paths that have lost a packet
     ("packet_bytes", "f8"),  # on the wire, with a whole payload
     ("room_bytes", "f8"),  # that a QP may have under way

@@ -16,6 +16,7 @@ from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
 from openmrc.flow import build, loop, losses, rates
+from openmrc.flow.balanced import Balanced
 from openmrc.flow.build import Sizes
 from openmrc.flow.hashed import Hashed
 from openmrc.flow.health import Floats, Health
@@ -28,6 +29,7 @@ from openmrc.sim.mrc.derive import derive
 from openmrc.sim.net import network, room
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
+from openmrc.sim.roce.derive import derive as derive_roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.told import Told
 from openmrc.sim.world import LATEST_PS, Progress
@@ -41,8 +43,9 @@ EVENTS_A_STEP = 200_000  # between two checks of the clock: about a tenth of a s
 
 
 class FlowWorld(Told):
-    """The flow level of `sim.world.World`: the same arguments, and `cost`, what each message takes
-    alone in the network (`traffic.ideal.costs`). A run is a function of its arguments.
+    """The flow level of `sim.world.World`: the same arguments, and `cost`, what each message, or
+    each part of one that is striped, takes alone in the network (`traffic.ideal.costs`). A run is a
+    function of its arguments.
     """
 
     uncut = ""
@@ -81,7 +84,7 @@ class FlowWorld(Told):
             self.values.port_rate_bps,
             seed,
             self._late_ps,
-            getattr(transport, "paths", "") != "oblivious",
+            getattr(transport, "paths", "") != "oblivious" and not transport.balances,
         )
         self.fluid.flow.burden = 1 + self._trimmed(parts)
         self.fluid.flow.last_lost_at = network.NO_TIME
@@ -97,34 +100,54 @@ class FlowWorld(Told):
         if getattr(transport, "check_paths", False):  # a path carries data once it has answered
             self.fluid.flow.goes_on_at[traffic.msg_qp] = 2 * cost.ack
             self._agenda = np.unique(2 * cost.ack).tolist()
-        self._tail_ps = (
-            self._pools.timer_ps(0) if isinstance(self._pools, Hashed) else self._late_ps
-        )
+        self.fluid.c.tail_ps = self._tail_ps
         self._planes = self._pools.planes(self._health)
         self._worked = self._health.works
         self._divide()
 
     def _open(self, parts: Parts) -> Sizes:
         """Make the pools of the transport; return the sizes of its packets."""
+        if isinstance(self.transport, RoceTransport):
+            self._open_roce(parts, self.transport)
+            return build.sizes_of(self.transport)
         fabric, traffic, transport = parts.fabric, parts.traffic, self.transport
-        if isinstance(transport, RoceTransport):
-            self._pools: Any = Hashed(parts, transport)
-            self.values: Any = self._pools.values
-            self.ends = self._pools.ends
-            self._late_ps, self._paths_of_plane = self.values.base_rtt_ps, 1
+        self.values: Any = derive(fabric, transport, parts.queues, parts.senders_per_nic)
+        self.ends = network.Ends(traffic)
+        self._late_ps = self._tail_ps = self.values.overdue_after_ps
+        self._paths_of_plane = self.values.evs_per_plane_active
+        ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
+        self._pools: Any
+        if transport.balances:
+            at_ps = (transport.convergence_ps, transport.convergence_ps)
+            self._pools = Balanced(*ways, self._events, at_ps, 0, parts.seed)
+        elif transport.paths == "single":
+            actions = self._events["action"]
+            self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
         else:
-            self.values = derive(fabric, transport, parts.queues, parts.senders_per_nic)
-            self.ends = network.Ends(traffic)
-            self._late_ps = self.values.overdue_after_ps
-            self._paths_of_plane = self.values.evs_per_plane_active
-            ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
-            if transport.paths == "single":
-                actions = self._events["action"]
-                self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
-            else:
-                self._pools = Sprayed(*ways)
-            return build.sizes_of(transport, self.values.mpr_packets)
-        return build.sizes_of(transport)
+            self._pools = Sprayed(*ways)
+        return build.sizes_of(transport, self.values.mpr_packets)
+
+    def _open_roce(self, parts: Parts, transport: RoceTransport) -> None:
+        """The same for RoCEv2. What is missing behind later packets is sent again soon; the last
+        packets of all are found by a timer.
+        """
+        self._paths_of_plane = 1
+        if not transport.balances:
+            self._pools = Hashed(parts, transport)
+            self.values, self.ends = self._pools.values, self._pools.ends
+            self._late_ps, self._tail_ps = self.values.base_rtt_ps, self._pools.timer_ps(0)
+            return
+        fabric, traffic = parts.fabric, parts.traffic
+        packets = parts.packets_per_qp(transport.pmtu)
+        self.values = derive_roce(fabric, transport, parts.queues, parts.senders_per_nic, packets)
+        self.ends = network.Ends(traffic, transport.qps)
+        src, dst = (np.repeat(each, transport.qps) for each in (traffic.qp_src, traffic.qp_dst))
+        groups = network.groups_of(parts.schedule)
+        knows = (transport.convergence_ps, transport.failover_ps, parts.seed)
+        self._pools = Balanced(fabric, src, dst, groups, self._events, *knows)
+        self._tail_ps = self.values.rto_first_ps
+        found_ps = self.values.base_rtt_ps + self.values.reordering_ps
+        self._late_ps = found_ps if transport.recovery == "selective" else self._tail_ps
 
     def _trimmed(self, parts: Parts) -> Floats:
         """What headers of trimmed packets take of the receiver's port for each byte of data; they
@@ -187,7 +210,7 @@ class FlowWorld(Told):
     def _changes_at(self) -> int:
         """When the fabric changes next, or what flows may use of it."""
         own = min(self._agenda, default=NEVER)
-        routing: int = self._pools.next_at if self._routed else NEVER
+        routing: int = self._pools.next_at
         last = self._n_applied == len(self._events)
         return min(own, routing, NEVER if last else int(self._events["at_ps"][self._n_applied]))
 
@@ -198,8 +221,8 @@ class FlowWorld(Told):
         self.net.ctl[0].now = at_ps
         before = self._planes
         self._health.apply(self._events[first:last])
+        self._pools.change(self._health, range(first, last), at_ps)
         if self._routed:
-            self._pools.change(self._health, range(first, last), at_ps)
             self._wait(at_ps)
         self._agenda = [at for at in set(self._agenda) if at > at_ps]
         self._planes = self._pools.planes(self._health)
@@ -278,7 +301,7 @@ class FlowWorld(Told):
         self._wasted[hit] = flow.rate[hit] * share[hit]
         self._knows_at[hit] = at_ps + c.late_ps
         flow.left_bytes[hit] += self._wasted[hit] * c.late_ps
-        flow.times_lost[hit] = 1
+        flow.again_ps[hit] = self._late_ps
         flow.last_lost_at[hit] = at_ps + np.where(new[hit] > 0, c.late_ps, 0)
         if c.learns:
             met = flow.left_bytes[hit] / c.packet_bytes * flow.broken[hit] / flow.paths[hit]
@@ -287,7 +310,7 @@ class FlowWorld(Told):
     def _lose_under_way(self, share: Floats | npt.NDArray[np.bool_], reach: Any) -> None:
         """Of these shares of each flow's paths, what has not come so far on its way is lost."""
         every = np.ones(len(share))
-        losses.lose_under_way(self.net, self.fluid, share * every, reach * every, self._tail_ps)
+        losses.lose_under_way(self.net, self.fluid, share * every, reach * every)
 
     def _find_again(self, at_ps: int) -> None:
         """Something is back before the senders knew that it was gone: they lose no more on it."""
@@ -347,16 +370,14 @@ class FlowWorld(Told):
 def refuse(transport: Any) -> None:
     """Raise `InputError` for a transport whose flows are not known."""
     said = ""
-    if transport.balances:
-        said = f"routing of {transport.name!r}: {transport.routing!r}"
-    elif isinstance(transport, RoceTransport):
+    if isinstance(transport, RoceTransport):
         if not transport.pfc:
             said = f"pfc of {transport.name!r}: false"
     elif transport.paths not in policy.PATHS:
         said = f"paths of {transport.name!r}: a policy of your own"
     elif transport.cc not in policy.CONGESTION:
         said = f"cc of {transport.name!r}: a policy of your own"
-    elif transport.paths == "single" and transport.hashed:
+    elif transport.paths == "single" and transport.hashed and not transport.balances:
         said = f"srv6 of {transport.name!r}: false with one path"
     if said:
         raise InputError(f'transport.{said} is not known at the flow level; set level = "packet"')
