@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-from openmrc.flow.rates import TINY
 from openmrc.jit import inner
 
 UNPACED = 1e9  # bytes per ps: more than any rate
@@ -33,7 +32,8 @@ def pace(fl, f, now):
         rounds = math.ceil(more / room)
         flow.round_at += rounds * round_ps
         flow.round_left = rounds * room - more
-        until = flow.round_at + (room - flow.round_left) / max(flow.rate_open, TINY)
+        last = room - flow.round_left
+        until = flow.round_at + (last / flow.rate_open if flow.rate_open > 0 else 0.0)
         flow.paced = flow.left_bytes / max(until - now, 1.0)
     else:
         flow.round_left = -more
