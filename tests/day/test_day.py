@@ -13,6 +13,8 @@ import pytest
 
 from openmrc.cli import main
 from openmrc.day.life import Life
+from openmrc.day.study import lives
+from openmrc.scenario.scenario import load_scenario
 
 SCENARIO = """
 [fabric]
@@ -182,3 +184,38 @@ def test_every_assumption_is_told_with_its_source(
     told = capsys.readouterr().out
     assert "gpu_mtbf_h" in told
     assert "2407.21783" in told
+
+
+def test_many_draws_are_told_by_their_spread_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each seed of a study is the day of that seed; what is there already is not computed again."""
+    scenario, out = tmp_path / "job.toml", tmp_path / "out"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    days = []
+    for seed in ("4", "5"):
+        assert main(["day", str(scenario), "--seed", seed, "--json"]) == 0
+        days.append(json.loads(capsys.readouterr().out))
+    out.mkdir()
+    for day in days:
+        kept = {key: value for key, value in day.items() if key != "partial"}
+        (out / f"seed-{day['seed']}.json").write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr("openmrc.day.study.lives", None)  # nothing is left to compute
+    asked = ["day", str(scenario), "--seed", "4", "--seeds", "2", "--out", str(out), "--json"]
+    assert main(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    shares = sorted(100 * day["fabrics"][0]["effective_share"] for day in days)
+    effective = found["fabrics"][0]["effective"]
+    assert [effective["least"], effective["most"]] == shares
+    assert effective["median"] == pytest.approx(sum(shares) / 2)
+    assert main([*asked, "--time", "2h"]) == 2
+    assert "has other inputs" in capsys.readouterr().err
+
+
+def test_a_seed_of_a_study_is_its_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = tmp_path / "job.toml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    assert main(["day", str(scenario), "--seed", "4", "--json"]) == 0
+    day = json.loads(capsys.readouterr().out)
+    found = [{**each, "partial": False} for each in lives(load_scenario(str(scenario)), day)]
+    assert found == day["fabrics"]

@@ -52,6 +52,33 @@ def test_both_levels_agree_on_a_ring_that_has_lost_a_port() -> None:
     assert whole(flow) > 1.5 * whole(levels()[1])
 
 
+@pytest.mark.parametrize(
+    "transport",
+    [{"kind": "roce", "routing": "adaptive"}, {"srv6": False, "routing": "spray"}],
+)
+def test_both_levels_agree_on_switches_that_balance(transport: dict[str, Any]) -> None:
+    packet, flow = levels(transport=transport)
+    assert whole(flow) == pytest.approx(whole(packet), rel=0.03)
+
+
+def test_what_balancing_switches_have_not_heard_of_is_sent_in_vain() -> None:
+    """A T1 loses its link to the T0 of the receivers: until routing has converged, packets that are
+    sent there are lost, and afterwards nothing is.
+    """
+    dead = {"at": "0s", "kind": "link-down", "where": "plane 0 t0 1 < t1 0"}
+    lossy, knowing = (
+        whole(
+            levels(
+                transport={"srv6": False, "routing": "spray", "convergence": convergence},
+                fault=[dead],
+            )[1]
+        )
+        for convergence in ("10ms", "0s")
+    )
+    assert lossy > 1.02 * knowing
+    assert knowing < 1.02 * whole(levels()[1])
+
+
 def test_results_say_their_level_and_leave_out_what_is_not_counted(tmp_path: Path) -> None:
     _, flow = levels()
     assert "flow level" in flow.title
@@ -74,8 +101,7 @@ def test_a_run_is_a_function_of_its_scenario() -> None:
 @pytest.mark.parametrize(
     ("transport", "said"),
     [
-        ({"kind": "roce", "routing": "adaptive"}, "'adaptive' is not known"),
-        ({"srv6": False, "routing": "spray"}, "'spray' is not known"),
+        ({"kind": "roce", "pfc": False}, "false is not known"),
         ({"paths": "single", "srv6": False}, "false with one path is not known"),
     ],
 )

@@ -30,6 +30,7 @@ TRANSPORT = Transport(sack_bytes=1 << 20, trim=False)
 BYTE_PS = 80  # at 100 Gb/s
 # alone on one port; on two planes half of it
 ONE_PORT_PS = PACKETS * MRC_FRAMING.data_bytes(4096) * BYTE_PS
+PACKET_PS = ONE_PORT_PS // PACKETS
 
 
 def fabric(t0_up: int = 2) -> Fabric:
@@ -69,12 +70,48 @@ def test_who_is_left_alone_has_the_whole_port() -> None:
 
 
 def test_a_flow_takes_what_another_cannot_use() -> None:
-    """Three senders to NIC 3 have a third each; NIC 0's other flow has the rest of its port."""
+    """Three senders to NIC 3 have a third each; NIC 0's other flow has the rest of its port, and
+    stands behind the first one's packets.
+    """
     found = done_ps(
         fabric(), sends((0, 3), (1, 3), (2, 3), (0, 1), size=[SIZE, SIZE, SIZE, 2 * SIZE])
     )
-    assert found[:3] == pytest.approx([3 * ONE_PORT_PS // 2] * 3, abs=3)
-    assert found[3] == pytest.approx(3 * ONE_PORT_PS // 2, abs=3)
+    assert found[:3] == pytest.approx([3 * ONE_PORT_PS // 2] * 3, abs=3 * PACKET_PS)
+    assert found[0] < found[2] < found[1]
+    assert found[3] == pytest.approx(3 * ONE_PORT_PS // 2, abs=PACKET_PS)
+
+
+def test_who_begins_first_at_a_nic_is_ahead_by_the_turns_of_its_ports() -> None:
+    """Each port sends two packets of the first flow before the second one has its turn."""
+    assert done_ps(fabric(), sends((0, 1), (0, 2))) == [ONE_PORT_PS - 2 * PACKET_PS, ONE_PORT_PS]
+
+
+def test_mpr_lets_a_message_go_on_in_rounds() -> None:
+    """128 packets a round trip; 7 rounds later 104 are left."""
+    round_ps = MS
+    traffic = sends((0, 2))
+    cost = no_cost(traffic)._replace(ack=np.array([round_ps]))
+    world = FlowWorld(fabric(), traffic, replace(TRANSPORT, mpr=128), cost=cost)
+    world.run()
+    assert world.flows()["done_ps"] == pytest.approx(7 * MS + 104 * PACKET_PS // 2 + MS, abs=9)
+
+
+def test_what_is_under_way_to_a_port_that_fails_is_sent_again_when_it_is_overdue() -> None:
+    built, traffic, way_ps = fabric(), sends((0, 2)), MS
+    sent_ps = ONE_PORT_PS // 2
+    cost = no_cost(traffic)._replace(behind=np.array([way_ps]))
+    down = [
+        Fault(sent_ps + at_ps, kind, f"nic 2 plane {plane}")
+        for plane in (0, 1)
+        for kind, at_ps in (("link-down", way_ps // 2), ("link-up", way_ps // 2 + 1))
+    ]
+    found = []
+    for schedule in (None, compile_faults(down, built)):
+        world = FlowWorld(built, traffic, TRANSPORT, schedule, cost=cost)
+        world.run()
+        found.append(int(world.flows()["done_ps"][0]))
+    again_ps = world.values.overdue_after_ps + way_ps
+    assert found == [sent_ps + way_ps, sent_ps + again_ps]
 
 
 def test_a_ring_has_all_of_every_port() -> None:
@@ -116,9 +153,9 @@ def test_a_rate_changes_while_a_message_is_sent() -> None:
 
 def test_other_transports_are_refused_by_name() -> None:
     traffic = sends((0, 2))
-    adaptive = RoceTransport(routing="adaptive")
-    with pytest.raises(InputError, match=r"routing of 'roce': 'adaptive' is not known"):
-        FlowWorld(fabric(), traffic, adaptive, cost=no_cost(traffic))
+    lossy = RoceTransport(pfc=False)
+    with pytest.raises(InputError, match=r"pfc of 'roce': false is not known"):
+        FlowWorld(fabric(), traffic, lossy, cost=no_cost(traffic))
 
 
 def test_a_collective_runs_in_order() -> None:

@@ -42,6 +42,7 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     add("scenario", metavar="SCENARIO.toml", help='one of kind = "training"')
     add("--time", metavar="TIME", default=TIME, help=f"how long, such as 54d (default: {TIME})")
     add("--seed", metavar="N", default="1", help="of the failures (default: 1)")
+    add("--seeds", metavar="N", help="as many draws, from --seed on, on all cores: their spread")
     add("--switch", metavar="RATE", default=SWITCH, help=f"of the one plane (default: {SWITCH})")
     words = "another value of an assumption, such as gpu_hour_usd=2"
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=words)
@@ -75,7 +76,36 @@ def _day(arguments: argparse.Namespace) -> int:
         **{"scenario": scenario.to_toml(), "days": days, "seed": seed},
         **{"switch_rate_bps": switch_rate_bps, "assumptions": values},
     }
+    if arguments.seeds is not None:
+        return _study(scenario, inputs, _n_seeds(arguments.seeds), arguments)
     return _live(scenario, sides, inputs, arguments)
+
+
+def _study(
+    scenario: Scenario, inputs: dict[str, Any], n: int, arguments: argparse.Namespace
+) -> int:
+    """Run a day for each of `n` seeds, and print how they spread."""
+    from openmrc.day.study import print_study, spread, study
+    from openmrc.jit.beside import cores
+
+    out: Path | None = arguments.out
+    if out is not None:
+        _make(out)
+    seeds = [{**inputs, "seed": inputs["seed"] + i} for i in range(n)]
+    found: dict[int, list[dict[str, Any]]] = {}
+    partial = False
+    try:
+        for seed, figures in study(scenario, seeds, out, min(cores(), n)):
+            found[seed] = figures
+            say(f"{len(found)} of {n} seeds")
+    except KeyboardInterrupt:
+        partial = True
+    sides = spread(found)
+    if arguments.json:
+        print(json.dumps({**inputs, "seeds": len(found), "fabrics": sides}, indent=2))
+    elif found:
+        print_study(sides, len(found), inputs["days"], sys.stdout)
+    return EXIT_INTERRUPTED if partial else 0
 
 
 def _live(
@@ -148,12 +178,16 @@ def _kept(out: Path | None, inputs: dict[str, Any]) -> list[dict[str, Any]]:
 def _write(out: Path, results: dict[str, Any]) -> None:
     from openmrc.day.page import page
 
+    _make(out)
+    write_whole(out / RESULTS, json.dumps(results, indent=2) + "\n", "--out")
+    write_whole(out / PAGE, page(results), "--out")
+
+
+def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be made ({error.strerror})") from None
-    write_whole(out / RESULTS, json.dumps(results, indent=2) + "\n", "--out")
-    write_whole(out / PAGE, page(results), "--out")
 
 
 def _assumptions(values: Mapping[str, float]) -> int:
@@ -180,6 +214,12 @@ def _days(text: str) -> float:
     if not 0 < days <= DAYS_MAX:
         raise InputError(f"--time {text}: more than nothing, and at most {DAYS_MAX}d, is accepted")
     return days
+
+
+def _n_seeds(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,3}", text, re.ASCII):
+        raise InputError(f"--seeds {text}: a number from 1 to 9999 is accepted")
+    return int(text)
 
 
 def _seed(text: str) -> int:

@@ -37,6 +37,7 @@ def told(name: str, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
     days = life.now_s / SECONDS_PER_DAY
     return {
         "name": name,
+        "gpus": life.job.gpus,
         "hours": life.now_s / SECONDS_PER_HOUR,
         "steps": life.steps_done,
         "steps_per_day": life.steps_done / days if days else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from openmrc.engine.state import NEVER
 from openmrc.fabric.model import Fabric, LongArray
 from openmrc.flow import state as fs
 from openmrc.flow.health import Floats
+from openmrc.flow.window import UNPACED
 from openmrc.jit import records
 from openmrc.sim.net import network
 from openmrc.sim.roce.transport import RoceTransport
@@ -31,19 +33,20 @@ class Sizes(NamedTuple):
     header_bytes: int  # of a data packet
     answer_bytes: int  # of an acknowledgement
     packets_an_answer: float  # data packets that one acknowledges; the last of a message is always
+    room_packets: float  # that a QP may have under way
 
 
-def sizes_of(transport: Any) -> Sizes:
+def sizes_of(transport: Any, room_packets: float = math.inf) -> Sizes:
     """Return how the packets of a transport count."""
     if isinstance(transport, RoceTransport):
         of_roce = roce_framing(transport.rules)
-        return _sizes(transport.pmtu, of_roce, float(transport.ack_every))
+        return _sizes(transport.pmtu, of_roce, float(transport.ack_every), room_packets)
     an_answer = max(transport.sack_bytes / transport.pmtu, 1.0)
-    return _sizes(transport.pmtu, framing(transport.rules, transport.srv6), an_answer)
+    return _sizes(transport.pmtu, framing(transport.rules, transport.srv6), an_answer, room_packets)
 
 
-def _sizes(pmtu: int, frames: Framing, an_answer: float) -> Sizes:
-    return Sizes(pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer)
+def _sizes(pmtu: int, frames: Framing, an_answer: float, room_packets: float) -> Sizes:
+    return Sizes(pmtu, frames.data_bytes(0), frames.sack_bytes, an_answer, room_packets)
 
 
 def fluid(
@@ -67,6 +70,13 @@ def fluid(
     counts = np.bincount(traffic.msg_qp, traffic.msg_count, max(n_lines, 1)).astype(np.int64)
     ring = np.array([setup.pow2_at_least(max(c, 1)) for c in range(RING_MAX + 1)], np.int64)
     ring = ring[np.minimum(counts[:n_lines], RING_MAX)]
+    c = records(1, fs.CONTROL)
+    c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
+    c.packet_ps = PS_BITS * (sizes.pmtu + sizes.header_bytes) / int(fabric.port_rate_bps[0])
+    c.ports = planes
+    c.room_bytes = sizes.room_packets * (sizes.pmtu + sizes.header_bytes)
+    c.packet_bytes = sizes.pmtu + sizes.header_bytes
+    c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
     line = records(n_lines, fs.LINE)
     line.ring0, line.ring_mask = setup.rings(ring)
     line.flow0 = np.arange(n_lines) * stripes
@@ -76,18 +86,18 @@ def fluid(
     flow.part = np.tile(np.arange(stripes), n_lines)
     flow.entry = fs.IDLE
     flow.burden = 1
+    flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
-    entry.after_ps = after_ps(traffic.msg_bytes, cost, sizes, planes, rate_bps)
+    entry.after_ps = after_ps(
+        -(-traffic.msg_bytes // stripes), cost.behind, sizes, planes, rate_bps, stripes
+    )
     entry.ack_ps = cost.ack
+    entry.round_ps = cost.trail + cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
     entry.follow = _follow(fabric, traffic, sizes)
     pool = records(n_pools, fs.POOL)
     pool.head = -1
-    c = records(1, fs.CONTROL)
-    c.stripes, c.pmtu, c.header_bytes = stripes, sizes.pmtu, sizes.header_bytes
-    c.packet_bytes = sizes.pmtu + sizes.header_bytes
-    c.jitter_ps, c.late_ps, c.learns = fabric.jitter_ps, late_ps, learns
     nodes = max(n_flows, 1) * fs.WAY
     return fs.Fluid(
         c=c,
@@ -110,18 +120,26 @@ def fluid(
 
 
 def after_ps(
-    msg_bytes: LongArray, cost: Cost, sizes: Sizes, planes: int, rate_bps: int
+    part_bytes: LongArray,
+    behind_ps: LongArray,
+    sizes: Sizes,
+    planes: int,
+    rate_bps: int,
+    stripes: int = 1,
 ) -> LongArray:
-    """From when a message is sent at an even rate until it is placed, ps. Alone in the network it
-    is placed when its packets are, which are sent whole and one by one (`traffic.ideal`); on one
-    path the last one's way is what follows.
+    """From when a message of so many equal parts is sent at an even rate until it is placed, ps.
+    Packets are sent whole and one by one by each plane: first the whole ones of all parts, then the
+    last ones, which do not overtake. `behind_ps` is the way of a last packet (`traffic.ideal`).
     """
-    if planes == 1:
-        return cost.trail
-    packets = -(-msg_bytes // sizes.pmtu)
-    wire_bits = 8 * (msg_bytes + packets * sizes.header_bytes)
-    evenly = wire_bits * 1e12 / (rate_bps * planes)
-    after: LongArray = np.maximum(cost.arrive - np.ceil(evenly), 0).astype(np.int64)
+    whole, last_bytes = np.divmod(part_bytes - 1, sizes.pmtu)
+    bits_ps = PS_BITS / rate_bps
+    last_ps = (last_bytes + 1 + sizes.header_bytes) * bits_ps
+    whole_ps = (sizes.pmtu + sizes.header_bytes) * bits_ps
+    n_whole = whole * stripes
+    evenly = (n_whole * whole_ps + stripes * last_ps) / planes
+    some, most = n_whole // planes, -(-n_whole // planes)
+    sent = np.maximum(some * whole_ps + -(-stripes // planes) * last_ps, most * whole_ps)
+    after: LongArray = (np.maximum(sent - np.ceil(evenly), 0) + behind_ps).astype(np.int64)
     return after
 
 

@@ -94,6 +94,6 @@ class Messages:
         rate_bps = int(self._fabric.port_rate_bps[0])
         after = np.zeros(self._fabric.n_tiers)
         after[self._climbs] = after_ps(
-            each.msg_bytes, cost, self._sizes, self._fabric.n_planes, rate_bps
+            each.msg_bytes, cost.behind, self._sizes, self._fabric.n_planes, rate_bps
         )
         return after

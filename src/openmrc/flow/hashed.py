@@ -80,6 +80,13 @@ class Hashed:
         """As of `ports.OnePath`."""
         return np.zeros(len(self._ports))
 
+    def loses(self, health: Health) -> Floats:
+        """The share of packets that each path loses on which others pass, [flows]."""
+        ports = self._ports
+        passes = np.where(ports >= 0, 1 - health.loses[ports], 1).prod(axis=1)
+        lost: Floats = np.where(passes > 0, 1 - passes, 0)
+        return lost
+
     def carried(self, health: Health) -> Floats:
         """What the path of each flow carries, [flows]; 0 without a path."""
         each = np.where(self._ports >= 0, health.bytes_per_ps()[self._ports], np.inf)

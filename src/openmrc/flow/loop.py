@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import math
 
-from openmrc.engine import bits
-from openmrc.engine.state import NEVER
-from openmrc.flow import rates
-from openmrc.flow.rates import TINY
-from openmrc.flow.state import DATA, IDLE, WAY
+from openmrc.flow import losses, rates, turns, window
+from openmrc.flow.losses import FAR_PS
+from openmrc.flow.state import (
+    AT_ACKNOWLEDGED,
+    AT_DELIVERED,
+    AT_FLOW,
+    DATA,
+    IDLE,
+    NEVER,
+    WAY,
+)
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.net import events, messages
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.state import BIN_GOODPUT
 
-# kinds of entries in the heap, in their order within an instant
-AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED, AT_ENTRY = 0, 1, 2, ss.AT_MESSAGE
 RESERVE = 4  # entries of the heap that one event may add, apart from releases
 NOTHING_BYTES = 1e-6  # less is a rounding error
-DRAWN = 4294967296.0
-FAR_PS = 1e18  # later than every run: eleven days
-AT_LEAST = 0.5  # of a packet: a loss that is more likely than not
-
-assert max(AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED) < AT_ENTRY
 
 
 @inner
@@ -62,7 +61,9 @@ def _hand_over(net, fl, line_no, mi, now):
     for i in range(m.parts):
         f = int(line.flow0) + i
         if fl.flow[f].entry == IDLE and _begin_next(fl, f, now):
+            window.pace(fl, f, now)
             rates.join(fl, f)
+            turns.stand_behind(fl, f, now)
     return True
 
 
@@ -84,9 +85,10 @@ def _begin_next(fl, f, now):
         if flow.part < m.length:
             flow.entry = m.entry
             flow.left_bytes = _part_bytes(fl, m.length, flow.part)
+            flow.ahead_bytes = 0.0
             flow.began_at = now
             flow.at = now
-            _lose(fl, f, now)
+            losses.lose(fl, f, now)
             return True
         flow.number += 1
     flow.entry = IDLE
@@ -110,10 +112,13 @@ def _flow_due(net, fl, f, now):
     m.parts -= 1
     if m.parts == 0:
         _sent(net, fl, flow, line, m, now)
-    if _begin_next(fl, f, now):
+    goes_on = _begin_next(fl, f, now)
+    if goes_on and not window.pace(fl, f, now):
         _plan(net, fl, f)
-    else:
-        rates.leave(fl, f)
+        return
+    rates.leave(fl, f)
+    if goes_on:  # at another rate
+        rates.join(fl, f)
 
 
 @inner
@@ -123,9 +128,9 @@ def _sent(net, fl, flow, line, m, now):
     entry = fl.entry[m.entry]
     at = now + entry.after_ps + _late_ps(fl, f, entry, entry.follow)
     if flow.last_lost_at >= 0:  # it was sent once more
-        again_at = min(flow.last_lost_at, now) + fl.c[0].late_ps
+        again_at = min(flow.last_lost_at, now) + flow.again_ps
         at = max(at, again_at + entry.after_ps + _late_ps(fl, f, entry, 1.0))
-    at = max(at, flow.held_until, line.delivered_at)
+    at = max(at, line.delivered_at)
     line.delivered_at = at
     _note_placed(net, m, flow.began_at, at)
     events.push(net, at, AT_DELIVERED, int(m.entry))
@@ -147,31 +152,22 @@ def _late_ps(fl, f, entry, follow):
     late = 0.0
     if jitter_ps > 0:
         for _ in range(entry.links):
-            late += jitter_ps * (bits.draw(fl.stream, f) / DRAWN) ** (1.0 / follow)
+            late += jitter_ps * losses.drawn(fl, f) ** (1.0 / follow)
     return int(late)
 
 
 @inner
-def _lose(fl, f, now):
-    """A flow begins a message: some of its packets meet paths that are broken. They are sent again;
-    a sender that learns leaves each such path.
+def _wait_ps(fl, f, entry):
+    """How long an acknowledgement waits: it goes first, but at each port behind the packet that is
+    being sent. The ports between switches are as busy as those of both ends.
     """
-    flow = fl.flow[f]
     c = fl.c[0]
-    flow.last_lost_at = -1
-    if flow.broken <= 0:
-        return
-    packets = max(flow.left_bytes / c.packet_bytes, 1.0)
-    hits = packets * flow.broken / flow.paths
-    last = packets
-    if c.learns:
-        until_known = flow.rate_max * c.late_ps / c.packet_bytes * flow.broken / flow.paths
-        hits = min(hits, flow.broken + until_known)
-        last = min(packets, flow.paths + flow.rate_max * c.late_ps / c.packet_bytes)
-        flow.broken = max(flow.broken - packets * flow.broken / flow.paths, 0.0)
-    flow.left_bytes += hits * c.packet_bytes
-    if hits >= AT_LEAST:
-        flow.last_lost_at = now + int(min(last * c.packet_bytes / max(flow.rate_max, TINY), FAR_PS))
+    busy = 0.0
+    for k in range(WAY - DATA):
+        r = max(int(fl.way[f, DATA + k]), int(fl.faint[f, k]))
+        if r >= 0 and fl.pool[r].bytes_per_ps > 0:
+            busy += fl.pool[r].load / fl.pool[r].bytes_per_ps / (WAY - DATA)
+    return int(entry.links * busy * c.packet_ps / 2)
 
 
 @inner
@@ -212,10 +208,17 @@ def _delivered(net, fl, mi, now):
     m = net.message[mi]
     if m.fate != ss.OPEN:
         return
+    entry = fl.entry[mi]
+    if entry.held_until > now:
+        if entry.held_until < NEVER:
+            events.push(net, entry.held_until, AT_DELIVERED, mi)
+        else:
+            entry.held += 1
+        return
     m.delivered_at = now
     messages.let_receiver(net, m, now)
-    entry = fl.entry[mi]
-    at = now + entry.ack_ps + _late_ps(fl, int(fl.line[net.qp[m.qp].region].flow0), entry, 1.0)
+    f = int(fl.line[net.qp[m.qp].region].flow0)
+    at = now + entry.ack_ps + _late_ps(fl, f, entry, 1.0) + _wait_ps(fl, f, entry)
     if m.sent0 < m.end:
         events.push(net, at, AT_ACKNOWLEDGED, mi)
     else:  # nobody waits for it

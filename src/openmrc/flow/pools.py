@@ -20,7 +20,8 @@ from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
 from openmrc.flow.health import Floats, Health
-from openmrc.flow.state import DATA, LAST, WAY
+from openmrc.flow.rates import TINY
+from openmrc.flow.state import DATA, LAST, NEVER, WAY
 from openmrc.units import PS_BITS
 
 
@@ -68,6 +69,14 @@ class Sprayed:
         lower = np.where(known.sw_tier[own] < known.sw_tier[far], own, far)
         below: LongArray = np.where(between, known.sw_hi[lower] - known.sw_lo[lower], 0)
         return below
+
+    @property
+    def next_at(self) -> int:
+        """When something else changes than the fabric, ps."""
+        return NEVER
+
+    def change(self, health: Health, faults: range, at_ps: int) -> None:
+        """These faults of the schedule begin or end: both ends find out by themselves."""
 
     def bytes_per_ps(self, health: Health) -> Floats:
         """What each pool carries, [pools]."""
@@ -127,6 +136,34 @@ class Sprayed:
         share = np.zeros(len(self._src))
         share[some] = 1 - left[some] / all_of_them[some]
         return share
+
+    def loses(self, health: Health) -> Floats:
+        """The share of packets that paths lose on which others pass, [flows]."""
+        found = np.zeros(len(self._src))
+        lost = health.loses
+        if not ((lost > 0) & (lost < 1)).any():
+            return found
+        fabric, passes = self._fabric, 1 - lost
+        for plane in range(fabric.n_planes):
+            out = self._src * fabric.n_planes + plane
+            into = fabric.port_reverse[self._dst * fabric.n_planes + plane]
+            left, some = (
+                self._through(each, health, plane) for each in (passes, (passes > 0).astype(float))
+            )
+            some = np.where(np.isfinite(some), np.maximum(some, TINY), 1)  # below one T0
+            between = np.where(np.isfinite(left), left, 1) / some
+            each = passes[out] * passes[into] * between
+            found += np.where(each > 0, 1 - each, 0) / fabric.n_planes
+        return found
+
+    def reach(self, stopped: npt.NDArray[np.bool_]) -> Floats:
+        """How far of its way what is under way must have come where these ports have stopped."""
+        fabric, planes = self._fabric, np.arange(self._fabric.n_planes)
+        into = fabric.port_reverse[self._dst[:, None] * fabric.n_planes + planes]
+        out = self._src[:, None] * fabric.n_planes + planes
+        at_sender = stopped[out].any(axis=1)
+        far: Floats = np.where(stopped[into].any(axis=1), 1.0, np.where(at_sender, 0.0, 0.5))
+        return far
 
     def _through(self, carries: Floats, health: Health, plane: int) -> Floats:
         """What all paths of a plane together carry between the T0s of each flow, [flows], if

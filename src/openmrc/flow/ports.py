@@ -82,6 +82,13 @@ class OnePath:
         """
         return np.zeros(len(self._src))
 
+    def loses(self, health: Health) -> Floats:
+        """The share of packets that each path loses on which others pass, [flows]."""
+        ports = self._ports(np.arange(len(self._src)))
+        passes = np.where(ports >= 0, 1 - health.loses[ports], 1).prod(axis=1)
+        lost: Floats = np.where(passes > 0, 1 - passes, 0)
+        return lost
+
     def carried(self, health: Health) -> Floats:
         """What the path of each flow carries, [flows]."""
         ports = self._ports(np.arange(len(self._src)))

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 from openmrc.engine import state as es
 from openmrc.jit import record_type
 from openmrc.jit.byref import by_reference
+from openmrc.sim.net import state as ss
 
 LAST = 1  # the place of the receiver's port on a way; the sender's is the first
 DATA = 6  # pools on the way of data, at most: three tiers up, three down
 WAY = DATA + 2  # and, behind them, the ports that its answers leave and reach
+# kinds of entries in the heap, in their order within an instant
+AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED, AT_ENTRY = 0, 1, 2, ss.AT_MESSAGE
 IDLE = -1  # FLOW.entry
 NEVER: int = int(es.NEVER)  # a time that never comes, ps
 
@@ -30,17 +33,25 @@ FLOW = record_type(
         "left_bytes",
         "f8",
     ),  # of its part of a message that are still to be sent, at `at`; on the wire
+    ("ahead_bytes", "f8"),  # that the turns of its NIC's ports have let it send ahead of its rate
     ("rate", "f8"),  # bytes per ps
-    ("rate_max", "f8"),  # what the ports that both ends have in common carry
+    ("rate_open", "f8"),  # what the ports that both ends have in common carry,
+    ("paced", "f8"),  # what MPR lets it send of the present message,
+    ("rate_max", "f8"),  # and the least of both
+    ("round_at", "i8"),  # when the present round of MPR packets began,
+    ("round_left", "f8"),  # and what it may still send in it, bytes
     ("answers", "f8"),  # bytes of acknowledgements that come back for each byte sent
     ("burden", "f8"),  # what the last port carries for each byte: more where headers are trimmed
     ("at", "i8"),
     ("timer_at", "i8"),  # its earliest entry in the heap
     ("began_at", "i8"),  # when it began the present message
-    ("held_until", "i8"),  # what was under way is not there before: it was lost, and sent again
     ("last_lost_at", "i8"),  # when a packet of the present message was last lost; -1: none was
+    ("again_ps", "i8"),  # and how long after that its sender sent it for the last time
     ("paths", "f8"),  # how many it uses,
-    ("broken", "f8"),  # and how many of them lose what they carry, and it does not know
+    ("broken", "f8"),  # how many of them lose what they carry, and it does not know,
+    ("loses", "f8"),  # and the share of packets that the others lose at random
+    ("goes_on_at", "i8"),  # before, it sends nothing
+    ("holds", "i1"),  # messages that were lost under way wait until then
     ("line", "i4"),  # its queue of messages
     ("number", "i8"),  # of the present message, or of the next one
     ("entry", "i4"),  # of the workload, or IDLE
@@ -79,19 +90,28 @@ POOL = record_type(
     ("dirty", "i1"),
 )
 
+assert max(AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED) < AT_ENTRY
+
 ENTRY = record_type(  # what a message of an entry of the workload takes beside its transmission
     ("after_ps", "i8"),  # from its last bit out of the NIC, at an even rate, until it is placed
+    ("round_ps", "i8"),  # from when a packet leaves until its sender may send one more
     ("ack_ps", "i8"),  # from then until its sender has the acknowledgement
     ("links", "i4"),  # on a path
+    ("held_until", "i8"),  # it is not placed before: it was lost under way
+    ("held", "i4"),  # messages of a series that wait for that
     ("follow", "f8"),  # packets that follow each other so closely that jitter delays them together
 )
 
 CONTROL = record_type(
     ("stripes", "i4"),
+    ("ports", "i4"),  # of a NIC, that carry a message at once
     ("jitter_ps", "i8"),
     ("late_ps", "i8"),  # from when a packet was sent until it counts as lost
+    ("tail_ps", "i8"),  # the same of the last packet of a message
     ("learns", "i4"),  # whether senders leave the paths that have lost a packet
     ("packet_bytes", "f8"),  # on the wire, with a whole payload
+    ("room_bytes", "f8"),  # that a QP may have under way
+    ("packet_ps", "f8"),  # that it takes of a port
     ("pmtu", "i4"),
     ("header_bytes", "i4"),  # on the wire, of each packet
     ("n_dirty", "i4"),

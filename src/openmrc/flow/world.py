@@ -15,7 +15,8 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
-from openmrc.flow import build, loop, rates
+from openmrc.flow import build, loop, losses, rates
+from openmrc.flow.balanced import Balanced
 from openmrc.flow.build import Sizes
 from openmrc.flow.hashed import Hashed
 from openmrc.flow.health import Floats, Health
@@ -28,6 +29,7 @@ from openmrc.sim.mrc.derive import derive
 from openmrc.sim.net import network, room
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
+from openmrc.sim.roce.derive import derive as derive_roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.told import Told
 from openmrc.sim.world import LATEST_PS, Progress
@@ -36,12 +38,14 @@ from openmrc.traffic.traffic import Traffic
 from openmrc.traffic.trims import trims_of_nics
 from openmrc.wire.framing import framing
 
+MIDWAY = 0.5  # of its way a packet has gone, on average, where its one path breaks
 EVENTS_A_STEP = 200_000  # between two checks of the clock: about a tenth of a second
 
 
 class FlowWorld(Told):
-    """The flow level of `sim.world.World`: the same arguments, and `cost`, what each message takes
-    alone in the network (`traffic.ideal.costs`). A run is a function of its arguments.
+    """The flow level of `sim.world.World`: the same arguments, and `cost`, what each message, or
+    each part of one that is striped, takes alone in the network (`traffic.ideal.costs`). A run is a
+    function of its arguments.
     """
 
     uncut = ""
@@ -80,7 +84,7 @@ class FlowWorld(Told):
             self.values.port_rate_bps,
             seed,
             self._late_ps,
-            getattr(transport, "paths", "") != "oblivious",
+            getattr(transport, "paths", "") != "oblivious" and not transport.balances,
         )
         self.fluid.flow.burden = 1 + self._trimmed(parts)
         self.fluid.flow.last_lost_at = network.NO_TIME
@@ -93,31 +97,57 @@ class FlowWorld(Told):
         self._wasted = np.zeros(n_flows)  # what a flow sends in vain, bytes per ps,
         self._knows_at = np.zeros(n_flows, np.int64)  # until then
         self._stuck_at = np.full(n_flows, NEVER)  # since when nothing passes on a path
-        self._goes_on_at = np.zeros(n_flows, np.int64)
+        if getattr(transport, "check_paths", False):  # a path carries data once it has answered
+            self.fluid.flow.goes_on_at[traffic.msg_qp] = 2 * cost.ack
+            self._agenda = np.unique(2 * cost.ack).tolist()
+        self.fluid.c.tail_ps = self._tail_ps
         self._planes = self._pools.planes(self._health)
         self._worked = self._health.works
         self._divide()
 
     def _open(self, parts: Parts) -> Sizes:
         """Make the pools of the transport; return the sizes of its packets."""
+        if isinstance(self.transport, RoceTransport):
+            self._open_roce(parts, self.transport)
+            return build.sizes_of(self.transport)
         fabric, traffic, transport = parts.fabric, parts.traffic, self.transport
-        if isinstance(transport, RoceTransport):
-            self._pools: Any = Hashed(parts, transport)
-            self.values: Any = self._pools.values
-            self.ends = self._pools.ends
-            self._late_ps, self._paths_of_plane = self.values.base_rtt_ps, 1
+        self.values: Any = derive(fabric, transport, parts.queues, parts.senders_per_nic)
+        self.ends = network.Ends(traffic)
+        self._late_ps = self._tail_ps = self.values.overdue_after_ps
+        self._paths_of_plane = self.values.evs_per_plane_active
+        ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
+        self._pools: Any
+        if transport.balances:
+            at_ps = (transport.convergence_ps, transport.convergence_ps)
+            self._pools = Balanced(*ways, self._events, at_ps, 0, parts.seed)
+        elif transport.paths == "single":
+            actions = self._events["action"]
+            self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
         else:
-            self.values = derive(fabric, transport, parts.queues, parts.senders_per_nic)
-            self.ends = network.Ends(traffic)
-            self._late_ps = self.values.overdue_after_ps
-            self._paths_of_plane = self.values.evs_per_plane_active
-            ways = (fabric, traffic.qp_src, traffic.qp_dst, network.groups_of(parts.schedule))
-            if transport.paths == "single":
-                actions = self._events["action"]
-                self._pools = OnePath(*ways, transport, self.values, self.ends, parts.seed, actions)
-            else:
-                self._pools = Sprayed(*ways)
-        return build.sizes_of(transport)
+            self._pools = Sprayed(*ways)
+        return build.sizes_of(transport, self.values.mpr_packets)
+
+    def _open_roce(self, parts: Parts, transport: RoceTransport) -> None:
+        """The same for RoCEv2. What is missing behind later packets is sent again soon; the last
+        packets of all are found by a timer.
+        """
+        self._paths_of_plane = 1
+        if not transport.balances:
+            self._pools = Hashed(parts, transport)
+            self.values, self.ends = self._pools.values, self._pools.ends
+            self._late_ps, self._tail_ps = self.values.base_rtt_ps, self._pools.timer_ps(0)
+            return
+        fabric, traffic = parts.fabric, parts.traffic
+        packets = parts.packets_per_qp(transport.pmtu)
+        self.values = derive_roce(fabric, transport, parts.queues, parts.senders_per_nic, packets)
+        self.ends = network.Ends(traffic, transport.qps)
+        src, dst = (np.repeat(each, transport.qps) for each in (traffic.qp_src, traffic.qp_dst))
+        groups = network.groups_of(parts.schedule)
+        knows = (transport.convergence_ps, transport.failover_ps, parts.seed)
+        self._pools = Balanced(fabric, src, dst, groups, self._events, *knows)
+        self._tail_ps = self.values.rto_first_ps
+        found_ps = self.values.base_rtt_ps + self.values.reordering_ps
+        self._late_ps = found_ps if transport.recovery == "selective" else self._tail_ps
 
     def _trimmed(self, parts: Parts) -> Floats:
         """What headers of trimmed packets take of the receiver's port for each byte of data; they
@@ -180,7 +210,7 @@ class FlowWorld(Told):
     def _changes_at(self) -> int:
         """When the fabric changes next, or what flows may use of it."""
         own = min(self._agenda, default=NEVER)
-        routing: int = self._pools.next_at if self._routed else NEVER
+        routing: int = self._pools.next_at
         last = self._n_applied == len(self._events)
         return min(own, routing, NEVER if last else int(self._events["at_ps"][self._n_applied]))
 
@@ -191,9 +221,10 @@ class FlowWorld(Told):
         self.net.ctl[0].now = at_ps
         before = self._planes
         self._health.apply(self._events[first:last])
+        self._pools.change(self._health, range(first, last), at_ps)
         if self._routed:
-            self._pools.change(self._health, range(first, last), at_ps)
             self._wait(at_ps)
+        self._agenda = [at for at in set(self._agenda) if at > at_ps]
         self._planes = self._pools.planes(self._health)
         self._lose(before, self._health.works, at_ps)
         self._divide()
@@ -211,14 +242,19 @@ class FlowWorld(Told):
         new = ~passes & ~stuck
         self._stuck_at[new] = at_ps
         flow = self.fluid.flow
+        flow.goes_on_at[new] = NEVER
+        self._lose_under_way(new, MIDWAY)
         flow.left_bytes[new] += flow.rate[new] * self._late_ps  # what is under way
-        began, sends = np.asarray(flow.began_at), np.asarray(flow.entry) >= 0
+        began, holds = np.asarray(flow.began_at), np.asarray(flow.holds) > 0
+        sends = (np.asarray(flow.entry) >= 0) | holds
         for f in np.flatnonzero(passes & stuck).tolist():
             since = max(int(self._stuck_at[f]), int(began[f]) if sends[f] else 0)
             short = at_ps - since < self._late_ps  # what is sent later arrives
-            self._goes_on_at[f] = at_ps if short else self._timer_ps(since, at_ps)
-            self._agenda.append(int(self._goes_on_at[f]))
+            self.fluid.flow.goes_on_at[f] = at_ps if short else self._timer_ps(since, at_ps)
+            self._agenda.append(int(self.fluid.flow.goes_on_at[f]))
             self._stuck_at[f] = NEVER
+            if holds[f]:
+                losses.send_again(self.net, self.fluid, f)
         patience_ps = self._pools.patience_ps
         if patience_ps < NEVER:
             waits = self._stuck_at < NEVER
@@ -230,7 +266,6 @@ class FlowWorld(Told):
             self._stuck_at[lost] = NEVER - 1
             if (waits & ~lost).any():
                 self._agenda.append(int(until[waits & ~lost].min()))
-        self._agenda = [at for at in set(self._agenda) if at > at_ps]
 
     def _timer_ps(self, since_ps: int, at_ps: int) -> int:
         """When the first timer fires from `at_ps` on, of those of a sender that has heard nothing
@@ -256,18 +291,26 @@ class FlowWorld(Told):
         self._worked = works
         if back.any():
             self._find_again(at_ps)
-        if not stopped.any():
+        flow.loses = self._pools.loses(self._health)
+        if not stopped.any() or self._routed:
             return
         gone = np.maximum(before - self._planes, 0).sum(axis=0)
         share = gone / np.maximum(before.sum(axis=0), rates.TINY)
+        self._lose_under_way(share, self._pools.reach(stopped))
         hit = np.flatnonzero((share > 0) & (np.asarray(flow.entry) >= 0))
         self._wasted[hit] = flow.rate[hit] * share[hit]
         self._knows_at[hit] = at_ps + c.late_ps
         flow.left_bytes[hit] += self._wasted[hit] * c.late_ps
+        flow.again_ps[hit] = self._late_ps
         flow.last_lost_at[hit] = at_ps + np.where(new[hit] > 0, c.late_ps, 0)
         if c.learns:
             met = flow.left_bytes[hit] / c.packet_bytes * flow.broken[hit] / flow.paths[hit]
             flow.broken[hit] -= np.minimum(flow.broken[hit], met)
+
+    def _lose_under_way(self, share: Floats | npt.NDArray[np.bool_], reach: Any) -> None:
+        """Of these shares of each flow's paths, what has not come so far on its way is lost."""
+        every = np.ones(len(share))
+        losses.lose_under_way(self.net, self.fluid, share * every, reach * every)
 
     def _find_again(self, at_ps: int) -> None:
         """Something is back before the senders knew that it was gone: they lose no more on it."""
@@ -282,8 +325,9 @@ class FlowWorld(Told):
         fl = self.fluid
         bytes_per_ps = self._pools.bytes_per_ps(self._health)
         fl.pool.bytes_per_ps = bytes_per_ps
-        goes_on = (self._goes_on_at <= self.net.ctl[0].now) & (self._stuck_at == NEVER)
-        fl.flow.rate_max = np.where(goes_on, self._planes.sum(axis=0), 0)
+        goes_on = np.asarray(fl.flow.goes_on_at) <= self.net.ctl[0].now
+        fl.flow.rate_open = np.where(goes_on, self._planes.sum(axis=0), 0)
+        fl.flow.rate_max = np.minimum(fl.flow.rate_open, fl.flow.paced)
         ways = self._pools.ways(bytes_per_ps)
         faint = np.asarray(fl.flow.answers) < FAINT
         back = ways[:, DATA:]
@@ -326,16 +370,14 @@ class FlowWorld(Told):
 def refuse(transport: Any) -> None:
     """Raise `InputError` for a transport whose flows are not known."""
     said = ""
-    if transport.balances:
-        said = f"routing of {transport.name!r}: {transport.routing!r}"
-    elif isinstance(transport, RoceTransport):
+    if isinstance(transport, RoceTransport):
         if not transport.pfc:
             said = f"pfc of {transport.name!r}: false"
     elif transport.paths not in policy.PATHS:
         said = f"paths of {transport.name!r}: a policy of your own"
     elif transport.cc not in policy.CONGESTION:
         said = f"cc of {transport.name!r}: a policy of your own"
-    elif transport.paths == "single" and transport.hashed:
+    elif transport.paths == "single" and transport.hashed and not transport.balances:
         said = f"srv6 of {transport.name!r}: false with one path"
     if said:
         raise InputError(f'transport.{said} is not known at the flow level; set level = "packet"')

@@ -6,7 +6,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +183,7 @@ def world_of(
     """Return the world of one transport; the next three are what `scenario.build` made."""
     number = [section.name for section in scenario.transports].index(transport.name)
     if scenario.level == "flow":
-        more = {"cost": perfect_costs(fabric, traffic, transport)}
+        more = {"cost": perfect_costs(fabric, _parts(traffic, transport), transport)}
     make = _flow_world if scenario.level == "flow" else _world
     with scenario.naming(number):
         try:
@@ -204,6 +204,12 @@ def world_of(
                 f"{traffic.n_qps} queue pairs among {fabric.n_nics} NICs do not fit this machine's"
                 f" memory ({error}); fewer do, and fewer EVs"
             ) from None
+
+
+def _parts(traffic: Traffic, transport: AnyTransport) -> Traffic:
+    """The same messages, each as long as the parts that it is striped into."""
+    stripes = getattr(transport, "qps", 1)
+    return replace(traffic, msg_bytes=-(-traffic.msg_bytes // stripes))
 
 
 def _return_memory() -> None:

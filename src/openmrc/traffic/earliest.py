@@ -28,6 +28,7 @@ class Cost(NamedTuple):
     arrive: LongArray  # from its posting until its last byte is placed, alone in the network
     lead: LongArray  # of any of its packets: latency, and transmission before the last link
     trail: LongArray  # of any of its packets: latency, and transmission after the first link
+    behind: LongArray  # of the last one, right behind a whole one of the same message, the same
     ack: LongArray  # from the arrival until the sender has the acknowledgement
 
 

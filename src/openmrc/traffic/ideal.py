@@ -103,7 +103,8 @@ def _pathcosts(
     )
     send = n_full * first_ps[0] + first_ps[1]
     receive = n_full * last_ps[0] + last_ps[1]
-    return send, receive, arrive, lead, trail
+    behind = np.where(n_full > 0, np.maximum(full_trail, trail), trail)
+    return send, receive, arrive, lead, trail, behind
 
 
 def _posted_ps(traffic: Traffic, cost: Cost) -> LongArray:
