@@ -13,9 +13,15 @@ numbers), `calls` (functions). C text and NumPy's records are generated from bot
 """
 
 __all__ = [
+    "build",
     "calls",
     "command",
     "control",
+    "devices",
+    "entry",
+    "hot",
     "layouts",
+    "linked",
     "places",
+    "reach",
 ]

@@ -2,6 +2,7 @@
 
 __all__ = [
     "capture",
+    "derive",
     "ecmp",
     "loop",
     "placement",
