@@ -96,6 +96,16 @@ def test_mpr_lets_a_message_go_on_in_rounds() -> None:
     assert world.flows()["done_ps"] == pytest.approx(7 * MS + 104 * PACKET_PS // 2 + MS, abs=9)
 
 
+def test_rounds_wait_for_paths_that_are_checked_first() -> None:
+    """Two round trips of questions before the first packet may leave; 7 rounds of data behind."""
+    traffic = sends((0, 2))
+    cost = no_cost(traffic)._replace(ack=np.array([MS]))
+    checks = replace(TRANSPORT, mpr=128, check_paths=True)
+    world = FlowWorld(fabric(), traffic, checks, cost=cost)
+    assert world.run()
+    assert 9 * MS < world.flows()["done_ps"][0] < 11 * MS
+
+
 def test_what_is_under_way_to_a_port_that_fails_is_sent_again_when_it_is_overdue() -> None:
     built, traffic, way_ps = fabric(), sends((0, 2)), MS
     sent_ps = ONE_PORT_PS // 2

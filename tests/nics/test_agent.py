@@ -81,7 +81,7 @@ def story(api: Api, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Six NICs on three T0s, two planes, two T1s each."""
     with Inside(multiplane(6, 2, 10**9, 2, 2, 0, 0)) as fabric:
         monkeypatch.setenv("OPENMRC_HOST", "within this process")
-        monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
+        monkeypatch.setattr(devices, "opened", lambda _: fabric.device(0))
         monkeypatch.setattr(configuring, "is_privileged", lambda: True)
         monkeypatch.setattr(agents, "AGAIN_PS", 200 * MS)
         found = Story(fabric, api, library)

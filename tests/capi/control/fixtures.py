@@ -27,7 +27,7 @@ def controlled(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ctl]:
     """Four NICs on two T0s, two planes, two T1s each."""
     with Inside(multiplane(4, PLANES, 10**9, 2, 2, 0, 0)) as fabric:
         monkeypatch.setenv("OPENMRC_HOST", "within this process")
-        monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
+        monkeypatch.setattr(devices, "opened", lambda _: fabric.device(0))
         monkeypatch.setattr(configuring, "is_privileged", lambda: True)
         there = Open(api)
         yield Ctl(there, fabric)

@@ -62,7 +62,7 @@ def test_it_denies_what_does_not_answer_and_allows_it_again(
     monkeypatch.setenv("OPENMRC_HOST", "within this process")
     monkeypatch.setattr(configuring, "is_privileged", lambda: True)
     with Inside(multiplane(4, 2, 10**9, 2, 2, 0, 0)) as fabric:
-        monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
+        monkeypatch.setattr(devices, "opened", lambda _: fabric.device(0))
         fabric.device(TO)
         f, rounds = fabric.fabric, list[int]()
         paths = [(plane, up) for plane in range(2) for up in range(2)]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 def ctl(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ctl]:
     with Inside(multiplane(4, 2, 10**9, 2, 2, 0, 0)) as fabric:
         monkeypatch.setenv("OPENMRC_HOST", "within this process")
-        monkeypatch.setattr(devices, "opened", lambda: fabric.device(0))
+        monkeypatch.setattr(devices, "opened", lambda _: fabric.device(0))
         there = Open(api)
         yield Ctl(there, fabric)
         api("ibv_close_device", there.context)
