@@ -263,15 +263,17 @@ def ratios(found: Figures, base: Figures) -> dict[str, dict[str, float]]:
     }
 
 
-def worst(compared: Mapping[str, Mapping[str, float]], key: str) -> tuple[str, float]:
-    """The row that a rule's absence changes most, and its ratio; of none "", 1."""
-    row = max(compared, key=lambda name: abs(compared[name][key] - 1.0))
-    ratio = compared[row][key]
-    return (row, ratio) if abs(ratio - 1.0) > NOTABLE else ("", 1.0)
+def extremes(compared: Mapping[str, Mapping[str, float]], key: str) -> list[tuple[str, float]]:
+    """The row that a rule's absence costs most, and the one that it serves best, with the ratios;
+    of none where that is not notable.
+    """
+    rows = sorted(compared, key=lambda name: compared[name][key])
+    found = [(row, compared[row][key]) for row in (rows[-1], rows[0])]
+    return [found[0]] * (found[0][1] > 1 + NOTABLE) + [found[1]] * (found[1][1] < 1 - NOTABLE)
 
 
 def markdown(found: Mapping[str, Figures]) -> str:
-    """A table for a page: a rule a line, and the row that each figure shows it in most."""
+    """A table for a page: a rule a line, and the rows that show it most."""
     base = found[""]
     lines = [
         "| Without the rule that ... | Row | p100 | p50 | sent again |",
@@ -280,13 +282,13 @@ def markdown(found: Mapping[str, Figures]) -> str:
     for name, figures in found.items():
         if name:
             compared = ratios(figures, base)
-            cells = [_cell(*worst(compared, key)) for key in (P100, P50, AGAIN)]
+            cells = [_cell(extremes(compared, key)) for key in (P100, P50, AGAIN)]
             lines.append(f"| {' | '.join([RULES[name].words, RULES[name].row, *cells])} |")
     return "\n".join(lines)
 
 
-def _cell(row: str, ratio: float) -> str:
-    return f"{row} {ratio:.2f}" if row else "-"
+def _cell(rows: Iterable[tuple[str, float]]) -> str:
+    return "; ".join(f"{row} {ratio:.2f}" for row, ratio in rows) or "-"
 
 
 def main() -> None:

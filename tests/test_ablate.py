@@ -30,14 +30,14 @@ def test_rules_name_rows_of_the_choices() -> None:
     assert {one.row for one in ablate.RULES.values()} - {"-"} <= rows
 
 
-def test_the_row_that_shows_a_rule_most_is_told() -> None:
+def test_the_rows_that_show_a_rule_most_are_told() -> None:
     base = {"a": {"p50": 10.0, "p100": 20.0, "sent again": 0.0},
             "b": {"p50": 10.0, "p100": 20.0, "sent again": 100.0}}  # fmt: skip
     without = {"a": {"p50": 10.1, "p100": 18.0, "sent again": 0.0},
                "b": {"p50": 10.0, "p100": 23.0, "sent again": 300.0}}  # fmt: skip
     compared = ablate.ratios(without, base)
-    assert [ablate.worst(compared, key) for key in ("p100", "p50", "sent again")] == [
-        ("b", 1.15), ("", 1.0), ("b", 2.0)
+    assert [ablate.extremes(compared, key) for key in ("p100", "p50", "sent again")] == [
+        [("b", 1.15), ("a", 0.9)], [], [("b", 2.0)]
     ]  # fmt: skip
     name = next(iter(ablate.RULES))
-    assert ablate.markdown({"": base, name: without}).endswith("| b 1.15 | - | b 2.00 |")
+    assert ablate.markdown({"": base, name: without}).endswith("| b 1.15; a 0.90 | - | b 2.00 |")
