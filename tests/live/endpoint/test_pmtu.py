@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
+from openmrc.live.endpoint import path_mtu
 from openmrc.live.endpoint.planes import Plane
 from openmrc.live.endpoint.pmtu import Pmtu, largest, most_payload, mtu_filled, of_ports
 
@@ -69,6 +70,15 @@ def test_two_agree_on_one_that_both_have_room_for(
     assert (fills and other_fills) or size in PMTUS
     lowered = one.lowered(size)
     assert other.agreed(lowered.stated, lowered.offered) == size, "whoever connects second"
+
+
+def test_a_path_that_is_too_narrow_for_filled_packets_is_told_with_what_helps() -> None:
+    host: Any = SimpleNamespace(pmtu=1428, sizes=Pmtu(1428, 1024, fills=True), wires=[port(1500)])
+    assert path_mtu.remedy([path_mtu.Path(0, 1, 0xC123)], host) == (
+        "plane 1, EV 0x0000c123: small packets arrive, those with 1428 B of data do not; set the"
+        " MTU to 1500 or more on every link of the path (ip link set DEVICE mtu 1500), or give this"
+        " host the MTU that the path has, or open the device with pmtu=1024"
+    )
 
 
 def test_what_was_lowered_is_said() -> None:

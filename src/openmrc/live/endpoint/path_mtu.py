@@ -75,8 +75,11 @@ def remedy(found: Sequence[Path], host: Host) -> str:
         evs.setdefault(path.plane, []).append(f"{path.ev:#010x}")
     which = "; ".join(f"plane {plane}, EV {', '.join(those)}" for plane, those in evs.items())
     pmtu = host.pmtu
-    mtu = mtu_filled(host.wires, pmtu) if host.sizes.fills else mtu_for(pmtu)
+    fills = host.sizes.fills
+    mtu = mtu_filled(host.wires, pmtu) if fills else mtu_for(pmtu)
     smaller = f", or open the device with pmtu={PMTUS[0]}" if pmtu > PMTUS[0] else ""
+    if fills:
+        smaller = f", or give this host the MTU that the path has{smaller}"
     return (
         f"{which}: small packets arrive, those with {pmtu} B of data do not;"
         f" set the MTU to {mtu} or more on every link of the path"
