@@ -125,8 +125,9 @@ def test_as_many_profiles_of_congestion_control_as_there_are(ctl: Ctl) -> None:
 
 
 def test_a_plane_keeps_as_many_evs_in_service_as_are_asked(ctl: Ctl) -> None:
-    """A T1 that loses half of its packets: its EV is left, unless all have to stay; but a
-    controller's DENIED stands above that.
+    """A T1 that loses a quarter of its packets: its EV is left, unless all have to stay; but a
+    controller's DENIED stands above that. Half would at times make the plane seem silent, and
+    then nothing of it stays.
     """
     ctl.form()
     evs = ctl.evs(TO)
@@ -136,13 +137,15 @@ def test_a_plane_keeps_as_many_evs_in_service_as_are_asked(ctl: Ctl) -> None:
         moving[profile] = transfer(ctl, ev=profile)
         moving[profile].write()
     [victim] = [ev for ev in evs if ev.port == 1 and _up(ctl, ev) == 0]
-    ctl.fabric.lose("plane 0 t1 0", 0.5)
+    ctl.fabric.lose("plane 0 t1 0", 0.25)
     good = dict.fromkeys(moving, 0)
-    for _ in range(24):
+    for _ in range(120):
         for profile, one in moving.items():
             one.write()
             good[profile] += ctl.array(profile)[victim] == GOOD
-    assert good[2] > good[1]
+        if good[2] > good[1] + 8:
+            break
+    assert good[2] > good[1] + 8
     for profile, one in moving.items():
         assert ctl.state(profile, victim, DENIED) == (0, 0)
         before = one.packets()[victim]
