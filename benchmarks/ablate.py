@@ -210,10 +210,10 @@ def work(rows: Iterable[str], seeds: Iterable[int]) -> Figures:
     from openmrc.scenario.scenario import parse_scenario
 
     found: Figures = {}
+    every = scenarios()
     for name in rows:
-        text = scenarios()[name]
         runs = [
-            simulate(parse_scenario(text, [f"seed={seed}"], name=name)).transports[0]
+            simulate(parse_scenario(every[name], [f"seed={seed}"], name=name)).transports[0]
             for seed in seeds
         ]
         all_of = figures(runs)

@@ -21,7 +21,7 @@ from openmrc.fabric.dscp import Dscps
 from openmrc.live.endpoint import ip, planes, state
 from openmrc.live.endpoint.limits import Port
 from openmrc.live.endpoint.peers import Reach
-from openmrc.live.endpoint.pmtu import largest, most_payload, plain_bytes
+from openmrc.live.endpoint.pmtu import fitting, plain_bytes
 from openmrc.verbs.hostfile import Attachment, limits_of
 
 ACTIVE, BACKUP = 16, 8  # source ports of a plane by default
@@ -39,12 +39,6 @@ def planes_of(reach: Sequence[Reach]) -> list[str]:
 def _burst(pmtu: int) -> int:
     """As many packets as the kernel takes in one datagram, which it segments."""
     return min(ip.DATAGRAM_MAX // (pmtu + plain_bytes(ipv4=True)), ip.SEGMENTS_MAX)
-
-
-def _size(plane: planes.Plane, wanted: int, fills: bool) -> int:
-    """The payload of a full packet on a plane, if its peers do the same."""
-    most = most_payload(plane.mtu, plane.ipv4, wanted) if fills else 0
-    return max(largest(plane.mtu, wanted), most)
 
 
 @contextlib.contextmanager
@@ -65,13 +59,14 @@ def attached(
     if rate_bps is not None and not 10**6 <= rate_bps <= RATE_MAX_BPS:
         raise InputError(f"rate {rate_bps} bit/s: 1 Mb/s to 400 Gb/s is accepted")
     found, pmtu = planes.find(names), limits.get("pmtu", PMTU)
-    size = min(_size(one, pmtu, "pmtu" not in limits) for one in found)
+    fills = "pmtu" not in limits
+    size = min(fitting(one.mtu, one.ipv4, pmtu, fills) for one in found)
     own = limits_of(
         {
             "trimming": False,
             "pmtu": pmtu,
             "mpr": MPR,
-            "fill_mtu": "pmtu" not in limits,
+            "fill_mtu": fills,
             "burst": _burst(size),
             "sack_bytes": SACK_BYTES,
             "evs_active": ACTIVE * len(found),

@@ -62,9 +62,7 @@ def of_ports(wires: Sequence[Port], wanted: int, fills: bool) -> Pmtu:
             f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
             f" set it to {mtu_for(PMTUS[0])} or more: ip link set {name} mtu 9000"
         )
-    size = stated
-    if fills:
-        size = max(size, min(most_payload(one.mtu, _is_ipv4(one), wanted) for one in wires))
+    size = min(fitting(one.mtu, _is_ipv4(one), wanted, fills) for one in wires)
     needed = f"{wanted} needs {mtu_for(wanted)} on the whole path"
     note = (
         f"PMTU {size} B in place of {wanted}: {name} has an MTU of {mtu}, {needed}"
@@ -78,6 +76,13 @@ def largest(mtu: int, wanted: int) -> int:
     none.
     """
     return max((one for one in PMTUS if one <= wanted and mtu_for(one) <= mtu), default=0)
+
+
+def fitting(mtu: int, ipv4: bool, wanted: int, fills: bool) -> int:
+    """Return how much a full packet that fits an interface carries: one of PMTUS, or what fills
+    it.
+    """
+    return max(largest(mtu, wanted), most_payload(mtu, ipv4, wanted) if fills else 0)
 
 
 def most_payload(mtu: int, ipv4: bool, most: int) -> int:
