@@ -197,3 +197,17 @@ def test_our_own_targets_pass(target: str, capsys: pytest.CaptureFixture[str]) -
 def test_options_that_do_not_fit(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", *words.split()]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_post_follows_what_was_sent(there: Where) -> None:
+    """Frames and the words to the upper tester go different ways: on a busy machine a post that is
+    not held back overtakes them.
+    """
+    target = NetworkTarget(there, {})
+    try:
+        sent_ps = target.now_ps
+        target.send("sack", {"cack_psn": target.flow_psn["requester"] - 1, "tx_timestamp": 0})
+        target.post(8, None)
+        assert target.now_ps - sent_ps >= there.patience_ps
+    finally:
+        target.close()

@@ -127,7 +127,7 @@ class NetworkTarget:
         self.blind = frozenset({DONE, RECEIVED, DELIVERED, FAILED} if where.attributes else ())
         self.pmtu = PMTUS[0]
         self.log: list[Event] = []
-        self._heard_ps = 0
+        self._heard_ps = self._sent_ps = 0
         self._settings = {**DEFAULTS, **settings}
         if self._settings["planes"] > len(where.planes):
             raise InputError(f"with: {self._settings['planes']} planes; {len(where.planes)} here")
@@ -292,7 +292,12 @@ class NetworkTarget:
         self._put(kind, fields, plane, number)
 
     def post(self, length: int, imm: int | None) -> None:
-        """The application writes `length` bytes to the kit's memory."""
+        """The application writes `length` bytes to the kit's memory, with what the kit has sent
+        received: the line to the upper tester is another way, and may be faster.
+        """
+        until_ps = self._sent_ps + self.patience_ps
+        while self.now_ps < until_ps:
+            self.advance(until_ps)
         self._ask({"post": length} | ({} if imm is None else {"imm": imm}))
 
     def receives(self, n: int) -> None:
@@ -351,6 +356,7 @@ class NetworkTarget:
         if _cut(fields):
             cut_to = self._dscps.trimmed if fields.get("trimmed") else self._dscps.trimmed_lasthop
         self._wires.send(data, plane, number, traffic, cut_to, wrong)
+        self._sent_ps = self.now_ps
 
     def _receive(self, wait_s: float) -> list[tuple[str, dict[str, int], int]]:
         """Return the packets that arrived, after at most `wait_s`: kind, fields, and the plane."""
