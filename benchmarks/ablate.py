@@ -141,10 +141,6 @@ RULES = {
         "a wait longer than a full queue is no sample", "15",
         "nscc.py", "    if rtt_ps > FULL_RTTS * q.t_config and", "    if rtt_ps < -1 and",
     ),
-    "waiting originals": Rule(
-        "an original that waited behind retransmissions is no sample", "15",
-        "requester.py", "    if s.sent_at < q.again_evidence_at:", "    if s.sent_at < 0:",
-    ),
     "always marked": Rule(
         "a path that is always marked is left", "23",
         "beliefs.py", "    if e.marks == MARKS_TO_LEAVE:", "    if e.marks < 0:",

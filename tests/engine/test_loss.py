@@ -98,19 +98,6 @@ def test_row_07_a_retransmission_gives_a_sample_if_the_echo_names_it() -> None:
     assert abs(pair.q.rtt_largest[0] - age) <= pk.TIMESTAMP_UNIT_PS < age - 3 * 5 * US
 
 
-@pytest.mark.parametrize(("early_ps", "is_sample"), [(0, True), (1, False)])
-def test_row_15_an_original_that_a_retransmission_overtook_gives_no_sample(
-    early_ps: int, is_sample: bool
-) -> None:
-    """It waited for its class; how long it took still says what answers may take (row 7)."""
-    pair = silent_pair()
-    pair.q.again_evidence_at = int(pair.slot(3).sent_at) + early_ps
-    took = pair.now - int(pair.slot(3).sent_at)
-    got = sample(pair.st, pair.q, 3, 0, 0, pair.now)
-    assert got == (took if is_sample else -1)
-    assert pair.q.rtt_largest[0] == took
-
-
 @pytest.mark.parametrize(("early_ps", "sent"), [(0, 0), (-1, 3)])
 def test_row_15_what_is_lost_goes_again_past_originals_that_wait_for_its_class(
     early_ps: int, sent: int

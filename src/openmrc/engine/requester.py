@@ -367,8 +367,6 @@ def _sample(st, q, seq, timestamp, units, now):
     if second:
         return -1
     loss.note_sample(q, 0, now - s.sent_at)
-    if s.sent_at < q.again_evidence_at:  # it waited as long as its class does (row 15)
-        return -1
     return now - s.sent_at
 
 
