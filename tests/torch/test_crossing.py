@@ -69,8 +69,8 @@ def test_words_come_from_each_plane_to_the_planes_that_it_reaches() -> None:
     assert found == [every, every]
 
 
-STORY = """
-import json, os, sys
+RANKS_OF = """
+import json, os, subprocess, sys
 import torch, torch.distributed as dist
 from openmrc.live.lab.isolation import run_isolated
 from openmrc.live.lab.namespaces import Batch
@@ -87,13 +87,16 @@ def started(network, rank, names):
         os.environ.update(told, MASTER_ADDR=address(0, 0), OPENMRC_INTERFACES=names)
         try:
             dist.init_process_group("mrc")
+            dist.all_reduce(torch.ones(5000))
             os.write(says, b"up\\n")
             while True:
                 dist.all_reduce(torch.ones(5000))
         except Exception as error:
             os.write(says, f"{error}\\n".encode())
         os._exit(0)
+"""
 
+STORY = """
 def work():
     network = Network(2, 3)
     crossed = [started(network, 0, "e0,e1,e2"), started(network, 1, "e1,e0,e2")]
@@ -107,11 +110,29 @@ def work():
 sys.exit(run_isolated(work))
 """
 
+NARROW = """
+def work():
+    network = Network(2, 2)
+    for host in network.hosts:
+        sets = [f"link set e{k} mtu 1500" for k in range(2)]
+        network.namespaces.run([Batch(host, "ip", sets)])
+    with network.namespaces.inside(network.hosts[1]):
+        rules = "add table inet t; add chain inet t i {type filter hook input priority 0;};"
+        rules += "add rule inet t i udp length 1400-1490 drop"
+        subprocess.run(["nft", rules], check=True)
+    ranks = [started(network, rank, "e0,e1") for rank in range(2)]
+    print(json.dumps([one.readline() for one in ranks]))
+    return 0
 
-def test_planes_that_are_crossed_and_interfaces_that_are_gone_are_named() -> None:
+sys.exit(run_isolated(work))
+"""
+
+
+def told(work: str) -> tuple[list[str], str]:
+    """What ranks in network namespaces say, and what is printed beside that."""
     needed("linux")
     done = subprocess.run(
-        ["env", "OPENMRC_TIMEOUT=2", sys.executable, "-c", STORY],
+        ["env", "OPENMRC_TIMEOUT=2", sys.executable, "-c", RANKS_OF + work],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -119,10 +140,21 @@ def test_planes_that_are_crossed_and_interfaces_that_are_gone_are_named() -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    *crossed, first, second = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_planes_that_are_crossed_and_interfaces_that_are_gone_are_named() -> None:
+    *crossed, first, second = told(STORY)[0]
     for said in crossed:
         assert "planes are crossed: plane 0 of rank 0 reaches plane 1 of rank 1, not its" in said
         assert "planes of rank" in said
     for said in first, second:  # without one end of its cable the other interface is gone, too
         assert "all interfaces of this host are gone" in said
         assert "plane 0: interface e1 of this host is gone" in said
+
+
+def test_where_packets_that_fill_the_mtu_do_not_pass_a_job_sends_smaller_ones() -> None:
+    """Row 20: the path of one rank decides for all."""
+    ranks, beside = told(NARROW)
+    assert ranks == ["up\n"] * 2
+    assert "PMTU 1024 B" in beside

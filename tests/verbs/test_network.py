@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.errors import InputError
+from openmrc.errors import InputError, OpenMrcError
 from openmrc.live.endpoint import planes
-from openmrc.verbs import Device, QpState, QueuePair, Status
+from openmrc.verbs import Device, QpState, QueuePair, Status, exchange
 from openmrc.verbs.attributes import QpAttributes
 from tests.live.two import PATIENCE_S
 
 ONE, OTHER = ("127.0.1.1", "127.0.1.2"), ("127.0.2.1", "127.0.2.2")
 LIMITS: dict[str, Any] = {"qps": 2, "base_rtt_ps": 500_000_000}
 SIZE = 3_000_001
+SO_ATTACH_FILTER = 26
 
 
 @contextmanager
@@ -171,3 +175,68 @@ def test_a_burst_fills_a_datagram(pmtu: int, packets: int) -> None:
     with Device.on_network(["127.0.3.1"], **LIMITS, pmtu=pmtu) as device:
         assert device._host.limits.burst == packets
         assert device._host.ep.ctl[0].tx_most == max(packets, 16)
+
+
+def narrowed(device: Device) -> None:
+    """What comes to it is dropped above 1,300 bytes of UDP, as on a path with a smaller MTU."""
+    length, none = (0x80, 0, 0, 0), (0x06, 0, 0, 0)  # classic BPF: A = length; return 0
+    words = [length, (0x25, 0, 1, 1_300), none, (0x06, 0, 0, 0xFFFF_FFFF)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in words))
+    filter_of = struct.pack("HP", len(words), ctypes.addressof(program))
+    for fd in device._owned_fds:
+        with socket.socket(fileno=os.dup(fd)) as end:
+            end.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_of)
+
+
+@pytest.mark.parametrize("narrow", [(0,), (1,), (0, 1)])
+def test_where_filled_packets_do_not_pass_both_ends_send_smaller_ones(
+    monkeypatch: pytest.MonkeyPatch, narrow: tuple[int, ...]
+) -> None:
+    """Row 20: whichever end finds out, and a second queue pair begins with what is known."""
+    real = planes.find
+    monkeypatch.setattr(
+        planes, "find", lambda names: [replace(one, mtu=1500) for one in real(names)]
+    )
+    secret = bytes(range(32))
+    with (
+        Device.on_network(ONE, **LIMITS, burst=1) as a,
+        Device.on_network(OTHER, **LIMITS, burst=1) as b,
+        exchange.Listener(0, secret) as listener,
+    ):
+        assert (a.pmtu, b.pmtu) == (1428, 1428)
+        for each in narrow:
+            narrowed((a, b)[each])
+        peers = []
+        for _ in range(2):
+            there, back = (one.create_qp(one.create_cq()) for one in (a, b))
+            thread = threading.Thread(target=lambda qp=back: peers.append(listener.accept(qp)))
+            thread.start()
+            peers.append(exchange.connect(there, "127.0.0.1", listener.port, secret))
+            thread.join(PATIENCE_S)
+            assert (a.pmtu, b.pmtu) == (1024, 1024)
+        notes = {a.pmtu_note, b.pmtu_note}
+        assert notes == {"PMTU 1024 B in place of 1428: a path has room for no more"}
+        write(a, b, there)
+        write(b, a, back)
+        for peer in peers:
+            peer.close()
+
+
+def test_the_pmtu_is_lowered_only_where_every_other_end_lowers_its_own() -> None:
+    with on_network(pmtu=4096) as (a, b):
+        (one, _), (two, _) = joined(a, b), joined(a, b)
+        with pytest.raises(InputError, match="pmtu 1000: 1024 and more are accepted"):
+            one.lower_pmtu(1000)
+        why = "this device's queue pairs use 4096: open it with pmtu=2048"
+        with pytest.raises(OpenMrcError, match=why):
+            one.lower_pmtu(2048)
+        assert a.pmtu == 4096
+        for qp in b.queue_pairs:
+            qp.lower_pmtu(2048, b.queue_pairs)
+        one.lower_pmtu(2048, [two])
+        one.lower_pmtu(4096)  # no more than that anyway
+        assert (a.pmtu, b.pmtu) == (2048, 2048)
+        write(a, b, two)
+        assert two.counters()["tx_packets"] >= -(-SIZE // 2048)
+        with pytest.raises(OpenMrcError, match="use 2048"):
+            one.lower_pmtu(1024, [two])

@@ -54,6 +54,7 @@ def configure(q, c, rate_bps, share):
     bdp = rate_bps * t / PS_BITS / share
     mss = float(c.pmtu)
     q.pkt = mss + c.nominal_overhead
+    q.two_packets = int(2.0 * q.pkt * PS_BITS / c.port_rate_bps)
     q.t_config = t
     q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt / share, q.pkt)
     a = bdp / A_UNIT_BYTES

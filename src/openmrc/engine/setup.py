@@ -21,7 +21,7 @@ from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, complet
 from openmrc.engine.policy import CC_OWN, CONGESTION, OWN_PATHS, PATHS, PATHS_REPS
 from openmrc.engine.state import ERROR, NEVER, RESET, RTS, State
 from openmrc.jit import compiled, records
-from openmrc.units import PS_BITS, S
+from openmrc.units import S
 
 Index = npt.NDArray[np.int64]
 
@@ -273,14 +273,36 @@ def set_base_rtt(st: State, nic: int, t_ps: int, now: int) -> None:
     nothing start with its window (MRC 4.6).
     """
     st.config[0].base_rtt_ps = t_ps
+    for q in _open_qps(st, nic):
+        if not q.cc:
+            q.base_rtt = t_ps
+        _configure_again(st, q, now)
+
+
+def set_pmtu(st: State, nic: int, size: int, now: int) -> None:
+    """Full packets of a NIC carry `size` bytes from now on (row 20); its open queue pairs have
+    neither sent nor received any.
+    """
+    st.config[0].pmtu = size
+    for q in _open_qps(st, nic):
+        _configure_again(st, q, now)
+
+
+def has_begun(q: Any) -> bool:
+    """Whether a queue pair has sent or received any data."""
+    return bool(q.nxt > 0 or q.rx_high >= 0)
+
+
+def _open_qps(st: State, nic: int) -> list[Any]:
     n = st.nic[nic]
-    for q in st.qp[int(n.qp0) : int(n.qp0 + n.n_qps)]:
-        if q.state == RTS:
-            if not q.cc:
-                q.base_rtt = t_ps
-            if q.nxt == 0:
-                q.cwnd = 0.0  # not started
-            ports.refresh_qp(st, q, now)
+    return [q for q in st.qp[int(n.qp0) : int(n.qp0 + n.n_qps)] if q.state == RTS]
+
+
+def _configure_again(st: State, q: Any, now: int) -> None:
+    """Constants of the configuration have changed."""
+    if q.nxt == 0:
+        q.cwnd = 0.0  # not started
+    ports.refresh_qp(st, q, now)
 
 
 def set_paths(st: State, qps: Index, plane: int, values: Index, active: int) -> None:
@@ -386,7 +408,6 @@ def open_qp(st, qi):
     if st.config[0].check_paths:
         probes.check_all(st, q, 0)
     q.doubted_end = 0
-    q.two_packets = int(2.0 * q.pkt * PS_BITS / st.config[0].port_rate_bps)
 
 
 # --- queue pairs that come and go

@@ -41,7 +41,10 @@ PATIENT: dict[str, Any] = {"linear_cnt": 255, "exp_cnt": 25}
 class Wire(Protocol):
     """The devices of this process."""
 
-    words: str  # mode, planes and PMTU, for people
+    @property
+    def words(self) -> str:
+        """Mode, planes and PMTU, for people."""
+
     measures: bool  # whether to measure the round trip, and to test the paths' MTU
     n_planes: int
     planes: list[Plane]  # those of plain UDP
@@ -98,8 +101,13 @@ class OneDevice:
         self._device = device
         self.n_planes, self.planes = device.n_planes, planes
         self._cq = device.create_cq()
-        self.words = f"{words}, PMTU {device.pmtu} B"
+        self._words = words
         self.addresses = [str(plane.address) for plane in planes or find(ordinary())]
+
+    @property
+    def words(self) -> str:
+        """Mode, planes and PMTU; that may become smaller."""
+        return f"{self._words}, PMTU {self._device.pmtu} B"
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The same device for all peers."""

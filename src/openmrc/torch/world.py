@@ -34,6 +34,7 @@ from openmrc.torch.record import Recorder
 from openmrc.torch.shared import Hall, Store, host, refusal
 from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
+from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.status import EventKind, Status
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
@@ -120,17 +121,14 @@ class World:
         self.lines = Lines(self.rank, self.size, secret, address)
         self.progress.pairs.update({**self._wired, **self.hall.pairs})
         store.set(f"rank/{self.rank}", json.dumps(self._own()))
-        for peer in peers:
-            self._who[peer] = json.loads(store.get(f"rank/{peer}"))
-            if peer in self._wired:
-                mine = self._who[peer]["pairs"][str(self.rank)]
-                told_us = Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
-                self._wired[peer].connect(told_us)
+        self._who = {peer: json.loads(store.get(f"rank/{peer}")) for peer in peers}
+        told_us = {peer: self._told_by(peer) for peer in self._wired}
+        for peer, pair in self._wired.items():
+            pair.qp.agree_pmtu(told_us[peer].qp)
+        for peer, pair in self._wired.items():
+            pair.connect(told_us[peer])
         self.lines.connect({p: tuple(w["line"]) for p, w in self._who.items()}, timeout_s)
-        # No rank sends before all can receive.
-        store.set(f"up/{self.rank}", "")
-        for peer in peers:
-            store.get(f"up/{peer}")
+        self._meet(store, "up")  # no rank sends before all can receive
         if self.wire is not None and self.wire.measures:
             self._measure(store, secret, told)
         for peer in peers:
@@ -144,6 +142,17 @@ class World:
                 f"mrc: {self.size} ranks; {self._words()}; silence of {self.silence_s:g} s ends"
                 f" the job"
             )
+
+    def _told_by(self, peer: int) -> Told:
+        """What a peer says about its end of this rank's queue pair."""
+        mine = self._who[peer]["pairs"][str(self.rank)]
+        return Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
+
+    def _meet(self, store: Store, where: str) -> None:
+        """Wait until all ranks have come here."""
+        store.set(f"{where}/{self.rank}", "")
+        for rank in range(self.size):
+            store.get(f"{where}/{rank}")
 
     def _refused(self) -> list[tuple[int, int]]:
         """Ranks of one host that could not share memory."""
@@ -166,6 +175,7 @@ class World:
         """
         assert self.wire is not None
         silent: dict[tuple[int, int], set[int]] = {}  # planes between two ranks
+        sizes = set()  # of full packets
         for turn in range(self.size):
             if turn == self.rank:
                 store.set(f"measured/{turn}", json.dumps(self._measured()))
@@ -175,6 +185,11 @@ class World:
             for peer, planes in said["silent"].items():
                 two = min(turn, int(peer)), max(turn, int(peer))
                 silent.setdefault(two, set()).update(planes)
+            sizes.add(said["pmtu"])
+            for pair in self._wired.values():
+                pair.qp.lower_pmtu(said["pmtu"], self._queue_pairs)
+        if len(sizes) > 1:  # no rank sends before all have lowered theirs
+            self._meet(store, "lowered")
         if not any(silent.values()):
             return
         came: list[crossing.Came] = []
@@ -188,17 +203,22 @@ class World:
                 say(f"mrc: {line}")
 
     def _measured(self) -> dict[str, Any]:
-        """What this rank finds: the planes towards each peer that do not answer, and why the job
-        cannot be.
+        """What this rank finds: the planes towards each peer that do not answer, how much full
+        packets carry, and why the job cannot be.
         """
         silent = {peer: self._silent_planes(pair) for peer, pair in self._wired.items()}
         try:
             for peer, pair in self._wired.items():
                 if pair.device.check_mtu and len(silent[peer]) < pair.device.n_planes:
-                    pair.qp.check_path_mtu()
+                    pair.qp.check_path_mtu(self._queue_pairs)
         except OpenMrcError as error:
             return {"why": str(error), "silent": {}}
-        return {"why": "", "silent": silent}
+        size = min(pair.device.pmtu for pair in self._wired.values())
+        return {"why": "", "silent": silent, "pmtu": size}
+
+    @property
+    def _queue_pairs(self) -> list[QueuePair]:
+        return [pair.qp for pair in self._wired.values()]
 
     def _silent_planes(self, pair: Pair) -> list[int]:
         until = time.monotonic() + REACH_S

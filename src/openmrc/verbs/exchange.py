@@ -165,16 +165,40 @@ def _handshake(
     if (why := line.receive().get(REFUSED)) is not None:
         raise ExchangeError(f"the peer refuses this end's attributes: {shown(why)}")
     for turn in (CLIENT, SERVER):
-        if turn == role:
-            qp.measure_rtt()
-            with _heard_by(line):
-                if qp.device.check_mtu:
-                    qp.check_path_mtu()
-            line.send({"measured": True})
-        elif (why := line.receive().get(REFUSED)) is not None:
-            raise ExchangeError(f"as seen by the peer: {shown(why)}")
+        (_measure if turn == role else _await_measured)(line, qp, turn)
     line.until = FOREVER
     return Peer(qp, line, there, told.get("extra"))
+
+
+def _measure(line: Line, qp: QueuePair, turn: str) -> None:
+    """It is this end's turn."""
+    agreed = qp.device.pmtu
+    qp.measure_rtt()
+    with _heard_by(line):
+        if qp.device.check_mtu:
+            qp.check_path_mtu()
+    line.send({"measured": True, "pmtu": qp.device.pmtu})
+    if turn == SERVER and qp.device.pmtu < agreed:  # nothing is sent before the client knows
+        _accepted(line.receive())
+
+
+def _await_measured(line: Line, qp: QueuePair, turn: str) -> None:
+    """It is the peer's turn; if its paths have less room, this end sends smaller packets, too."""
+    told = _accepted(line.receive())
+    with _heard_by(line):
+        size = told.get("pmtu", qp.device.pmtu)
+        if size not in (qp.device.pmtu, qp.attributes.pmtu):
+            raise ExchangeError(f"peer's pmtu {shown(size)}: {qp.attributes.pmtu} is accepted")
+        if size < qp.device.pmtu:
+            qp.lower_pmtu(size)
+            if turn == SERVER:
+                line.send({"lowered": True})
+
+
+def _accepted(told: dict[str, Any]) -> dict[str, Any]:
+    if (why := told.get(REFUSED)) is not None:
+        raise ExchangeError(f"as seen by the peer: {shown(why)}")
+    return told
 
 
 def _same_version(line: Line) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from openmrc.engine import ev, observe, place, setup
 from openmrc.engine import qp as life
 from openmrc.engine import state as es
 from openmrc.engine.packet import PENALTY_MAX
+from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import LongArray
 from openmrc.jit.bound import column
@@ -27,6 +29,10 @@ class Owner(Protocol):
 
     _host: Host
     check_mtu: bool  # whether paths are tested for full packets
+
+    @property
+    def pmtu(self) -> int:
+        """Payload of a full packet, bytes."""
 
     def _forget(self, qp: QueuePair) -> None: ...
 
@@ -174,14 +180,22 @@ class QueuePair:
             raise InputError(
                 f"peer's nic {remote.nic}: another of 0 to {host.fabric.n_nics - 1} is accepted"
             )
-        size = host.sizes.agreed(remote.pmtu, remote.pmtu_offered)
-        if size < host.pmtu:  # row 20: the smaller one is used
-            host.call(lambda: host.lower_pmtu(size))
+        self.agree_pmtu(remote)
         if remote.send_depth > host.limits.send_depth:
             raise InputError(
                 f"peer's send_depth is {remote.send_depth}, this device tracks"
                 f" {host.limits.send_depth}: open both with the same"
             )
+
+    def agree_pmtu(self, remote: QpAttributes) -> None:
+        """The smaller PMTU of both ends is that of the device (row 20). `connect` does this; a
+        device with several peers agrees with all before it connects to one, because a queue pair in
+        RTS holds it.
+        """
+        host = self._host
+        size = host.sizes.agreed(remote.pmtu, remote.pmtu_offered)
+        if size < host.pmtu:
+            host.call(lambda: host.lower_pmtu(size, "the peer", ()))
 
     def _open(self) -> None:
         r, host = self._remote, self._host
@@ -213,11 +227,13 @@ class QueuePair:
         rtt, planes = self._host.measure(int(self._q.peer_nic))
         return Measured(None if rtt is None else rtt / 1e6, planes)
 
-    def check_path_mtu(self) -> None:
+    def check_path_mtu(self, among: Sequence[QueuePair] = ()) -> None:
         """Test whether paths of every plane that is up carry full packets (row 20), before the
         first request is posted; the peer's end must be connected too. `exchange` does this, unless
         the device was opened with `check_mtu=False`.
 
+        Where packets that fill the MTU do not pass, the device's PMTU becomes one of the four that
+        any peer can use: then the peers must be told `device.pmtu`, and call `lower_pmtu`.
         `OpenMrcError`, with the remedy, names the planes that carry only small ones; a plane that
         carries nothing at all says nothing about its MTU.
         """
@@ -226,8 +242,25 @@ class QueuePair:
                 f"QP {self.qp_num:#x} is in {self.state.name} and has sent {int(self._q.nxt)}"
                 " packets: paths are asked after RTS, before the first request"
             )
-        if narrow := path_mtu.narrow(self._host, self.index):
+        narrow = path_mtu.narrow(self._host, self.index)
+        if narrow and self._host.sizes.fills:
+            self.lower_pmtu(self._host.sizes.stated, among)
+            narrow = path_mtu.narrow(self._host, self.index)
+        if narrow:
             raise OpenMrcError(path_mtu.remedy(narrow, self._host))
+
+    def lower_pmtu(self, size: int, among: Sequence[QueuePair] = ()) -> None:
+        """Full packets of the device carry `size` bytes from now on, if they carried more: a path
+        to the peer has room for no more. The other ends of this queue pair and of those `among` it
+        do the same; none of them has sent or received anything, and the device has no others in
+        RTS, else `OpenMrcError`.
+        """
+        host = self._host
+        if size < PMTUS[0]:
+            raise InputError(f"pmtu {size}: {PMTUS[0]} and more are accepted")
+        if size < host.pmtu:
+            together = [self.index, *(qp.index for qp in among)]
+            host.call(lambda: host.lower_pmtu(size, "a path", together))
 
     def post_write(
         self,

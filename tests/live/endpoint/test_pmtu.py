@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
-from openmrc.live.endpoint import path_mtu
 from openmrc.live.endpoint.planes import Plane
-from openmrc.live.endpoint.pmtu import Pmtu, largest, most_payload, mtu_filled, of_ports
+from openmrc.live.endpoint.pmtu import Pmtu, largest, most_payload, of_ports
 
 MTUS = st.integers(1170, 9216)
 
@@ -41,7 +40,6 @@ def test_packets_of_plain_udp_fill_the_mtu(mtu: int, address: str, size: int) ->
     found = of_ports([port(mtu, address), port(9000)], 8192, fills=True)
     assert (found.size, found.offered) == (size, size)
     assert found.stated == largest(mtu, 8192)
-    assert mtu_filled([port(mtu, address)], size) <= mtu
     assert (found.note == "") == (size == 8192)
 
 
@@ -68,21 +66,12 @@ def test_two_agree_on_one_that_both_have_room_for(
     assert size == other.agreed(one.stated, one.offered)
     assert size <= most_payload(min(mtu, other_mtu), True, 8192)
     assert (fills and other_fills) or size in PMTUS
-    lowered = one.lowered(size)
+    lowered = one.lowered(size, "the peer")
     assert other.agreed(lowered.stated, lowered.offered) == size, "whoever connects second"
 
 
-def test_a_path_that_is_too_narrow_for_filled_packets_is_told_with_what_helps() -> None:
-    host: Any = SimpleNamespace(pmtu=1428, sizes=Pmtu(1428, 1024, fills=True), wires=[port(1500)])
-    assert path_mtu.remedy([path_mtu.Path(0, 1, 0xC123)], host) == (
-        "plane 1, EV 0x0000c123: small packets arrive, those with 1428 B of data do not; set the"
-        " MTU to 1500 or more on every link of the path (ip link set DEVICE mtu 1500), or give this"
-        " host the MTU that the path has, or open the device with pmtu=1024"
-    )
-
-
 def test_what_was_lowered_is_said() -> None:
-    found = Pmtu(8192, 8192, fills=True).lowered(1428)
+    found = Pmtu(8192, 8192, fills=True).lowered(1428, "the peer")
     assert (found.size, found.stated, found.offered) == (1428, 1024, 1428)
     assert found.note == "PMTU 1428 B in place of 8192: the peer has room for no more"
-    assert Pmtu(1428, 1024, fills=True).lowered(1024).offered == 0
+    assert Pmtu(1428, 1024, fills=True).lowered(1024, "a path").offered == 0

@@ -618,17 +618,20 @@ class Host:
         """Bytes of data in a full packet."""
         return self.sizes.size
 
-    def lower_pmtu(self, size: int) -> None:
-        """The peer has a smaller PMTU (row 20); all QPs of a device share one, so it must be
-        idle.
+    def lower_pmtu(self, size: int, whose: str, among: Sequence[int]) -> None:
+        """The peer or a path (`whose`) has room for no more (row 20). All QPs of a device share one
+        PMTU: those in RTS must be `among` these, whose other ends lower theirs, too, and must have
+        sent and received nothing.
         """
-        if (np.asarray(self.st.qp.state)[self._used] == es.RTS).any():
+        lowered = self.sizes.lowered(size, whose)
+        rts = np.flatnonzero(self._used & (np.asarray(self.st.qp.state) == es.RTS)).tolist()
+        if any(i not in among or setup.has_begun(self.st.qp[i]) for i in rts):
             raise OpenMrcError(
-                f"peer's PMTU is {size} B, and this device's queue pairs use {self.pmtu}: open it"
-                f" with pmtu={self.sizes.lowered(size).stated}"
+                f"{lowered.note}; this device's queue pairs use {self.pmtu}: open it with"
+                f" pmtu={lowered.stated}"
             )
-        self.sizes = self.sizes.lowered(size)
-        self.st.config[0].pmtu = size
+        self.sizes = lowered
+        setup.set_pmtu(self.st, self.nic, size, int(self.ep.ctl[0].now))
 
     def keep_off(self, denied: LongArray) -> None:
         """Use no path that crosses these directed ports, and all others again (MRC 3.3): an

@@ -24,7 +24,7 @@ from openmrc.engine import ev, place, setup
 from openmrc.engine.parameters import PMTUS
 from openmrc.live.endpoint import loop
 from openmrc.live.endpoint.host import Host
-from openmrc.live.endpoint.pmtu import mtu_filled, mtu_for
+from openmrc.live.endpoint.pmtu import mtu_for
 from openmrc.live.endpoint.state import SIZE_MASK
 from openmrc.units import S
 
@@ -75,11 +75,8 @@ def remedy(found: Sequence[Path], host: Host) -> str:
         evs.setdefault(path.plane, []).append(f"{path.ev:#010x}")
     which = "; ".join(f"plane {plane}, EV {', '.join(those)}" for plane, those in evs.items())
     pmtu = host.pmtu
-    fills = host.sizes.fills
-    mtu = mtu_filled(host.wires, pmtu) if fills else mtu_for(pmtu)
+    mtu = mtu_for(pmtu)
     smaller = f", or open the device with pmtu={PMTUS[0]}" if pmtu > PMTUS[0] else ""
-    if fills:
-        smaller = f", or give this host the MTU that the path has{smaller}"
     return (
         f"{which}: small packets arrive, those with {pmtu} B of data do not;"
         f" set the MTU to {mtu} or more on every link of the path"

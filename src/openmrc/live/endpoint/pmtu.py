@@ -43,9 +43,9 @@ class Pmtu:
             return min(self.size, offered)
         return min(self.stated, stated)
 
-    def lowered(self, size: int) -> Pmtu:
-        """The same after an agreement on less."""
-        note = f"PMTU {size} B in place of {self.size}: the peer has room for no more"
+    def lowered(self, size: int, whose: str) -> Pmtu:
+        """The same where somebody (`whose`) has room for less."""
+        note = f"PMTU {size} B in place of {self.size}: {whose} has room for no more"
         stated = max(one for one in PMTUS if one <= size)
         fills = self.fills and size > stated
         return replace(self, size=size, stated=stated, fills=fills, note=note)
@@ -93,11 +93,6 @@ def most_payload(mtu: int, ipv4: bool, most: int) -> int:
 def plain_bytes(ipv4: bool) -> int:
     """The headers of a packet of plain UDP, and its iCRC."""
     return (layout.IPV4 if ipv4 else layout.IPV6).size_bytes + PLAIN_BYTES
-
-
-def mtu_filled(wires: Sequence[Port], size: int) -> int:
-    """Return the MTU of packets of plain UDP with so much data."""
-    return size + max(plain_bytes(_is_ipv4(wire)) for wire in wires)
 
 
 def mtu_for(pmtu: int) -> int:
