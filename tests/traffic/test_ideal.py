@@ -53,6 +53,18 @@ def test_a_nearer_destination_is_sooner(dst: int, links: int) -> None:
     assert ideal_ps(peer_fabric(), one, with_header, **PEER) == expected
 
 
+def test_a_message_in_eight_parts_is_as_fast_as_its_short_packets() -> None:
+    # 512 B and 64 of headers are 46.08 ns: two on each of four planes, the last over four links.
+    fabric = multiplane(64, 4, 100 * GBPS, 8, 8, US, 500_000)
+    one = stream(0, 63, 4096)
+    parts, whole = (
+        ideal_ps(fabric, one, with_header, **PEER | {"pmtu": 4096}, parts=n) for n in (8, 1)
+    )
+    ways = 8 * US + 6 * 500_000 + 4 * 5_120
+    assert parts == (2 + 3) * 46_080 + ways
+    assert whole == 4 * 332_800 + ways
+
+
 @pytest.mark.parametrize(("packets", "rounds"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
 def test_n_packets_over_eight_planes_take_their_rounds(packets: int, rounds: int) -> None:
     fabric = multiplane(64, 8, 100 * GBPS, 8, 8, US, 500_000)

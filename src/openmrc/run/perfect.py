@@ -20,15 +20,25 @@ def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int
     from openmrc.traffic.ideal import ideal_ps
 
     data_bytes, ack_bytes = _sizes(transport)
-    return int(ideal_ps(fabric, traffic, data_bytes, transport.pmtu, ack_bytes))
+    parts = parts_of(transport)
+    return int(ideal_ps(fabric, traffic, data_bytes, transport.pmtu, ack_bytes, parts))
 
 
-def perfect_costs(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> Cost:
-    """Return the time of each message on a perfect network."""
+def perfect_costs(
+    fabric: Fabric, traffic: Traffic, transport: AnyTransport, parts: int = 1
+) -> Cost:
+    """Return the time of each message on a perfect network, cut into so many `parts`."""
     from openmrc.traffic.ideal import costs
 
     data_bytes, ack_bytes = _sizes(transport)
-    return costs(fabric, traffic, data_bytes, transport.pmtu, ack_bytes)
+    return costs(fabric, traffic, data_bytes, transport.pmtu, ack_bytes, parts)
+
+
+def parts_of(transport: AnyTransport) -> int:
+    """Return over how many queue pairs a transport stripes each message."""
+    from openmrc.sim.roce.transport import RoceTransport
+
+    return transport.qps if isinstance(transport, RoceTransport) else 1
 
 
 def _sizes(transport: AnyTransport) -> tuple[Callable[[int], int], int]:

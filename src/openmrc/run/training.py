@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.run.figures import distribution_us
-from openmrc.run.perfect import perfect_costs
+from openmrc.run.perfect import parts_of, perfect_costs
 from openmrc.scenario.training import SECONDS_OF_A_DAY
 from openmrc.units import US, S
 
@@ -155,12 +155,11 @@ def trained(
 
     ends = traffic.step_ends
     assert ends is not None
+    alone = perfect_costs(fabric, traffic, transport, parts_of(transport))
     return TrainingResult(
         ends_ps=world.calcs_ended_ps()[ends],
         compute_ends_ps=_ends_ps(traffic, no_cost(traffic), fabric.n_planes),
-        network_ends_ps=_ends_ps(
-            traffic, perfect_costs(fabric, traffic, transport), fabric.n_planes
-        ),
+        network_ends_ps=_ends_ps(traffic, alone, fabric.n_planes),
         busy_ps=_busy_ps(traffic),
         died_ps=world.died_ps,
         restarts=Restarts(

@@ -26,20 +26,22 @@ def ideal_ps(
     frame_bytes: Callable[[int], int],
     pmtu: int,
     control_wire_bytes: int,
+    parts: int = 1,
 ) -> int:
     """Return a lower bound of the time at which the last message of `traffic` completes, without
     messages the last computation, ps from time 0.
 
     `frame_bytes(payload)` is what a data packet with that many bytes of payload occupies on the
-    wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two bounds:
+    wire, `control_wire_bytes` what an acknowledgement does. Each message is cut into `parts` equal
+    ones (a transport may stripe it over queue pairs). The result is the larger of two bounds:
     the longest chain of messages that wait for each other, each as if alone, and the busiest NIC,
-    whose ports must carry all that it sends or receives. Each message of a series counts as the
-    shortest of them, at most one byte too short.
+    whose ports must carry all that it sends or receives. Each message of a series, and each part,
+    counts as the shortest of them, at most one byte too short.
     """
     if not traffic.n_msgs:
         begin, _ = earliest_ps(traffic, no_cost(traffic), fabric.n_planes)
         return int((begin + traffic.calc_ps).max())
-    cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
+    cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes, parts)
     if traffic.mixed:
         posted, last = (ps[: traffic.n_msgs] for ps in earliest_ps(traffic, cost, fabric.n_planes))
     else:
@@ -61,10 +63,13 @@ def costs(
     frame_bytes: Callable[[int], int],
     pmtu: int,
     control_wire_bytes: int,
+    parts: int = 1,
 ) -> Cost:
     """Return the time that each message takes, alone in the network; arguments as of `ideal_ps`."""
-    n_full = (traffic.msg_bytes - 1) // pmtu  # packets before the last one
-    payloads, payload_of = np.unique(traffic.msg_bytes - n_full * pmtu, return_inverse=True)
+    n_parts = np.clip(traffic.msg_bytes, 1, parts)
+    size = traffic.msg_bytes // n_parts
+    n_full = (size - 1) // pmtu  # packets of a part before its last one
+    payloads, payload_of = np.unique(size - n_full * pmtu, return_inverse=True)
     last = np.array([frame_bytes(payload) for payload in payloads.tolist()], np.int64)[payload_of]
     full = frame_bytes(pmtu)
     cost = Cost(*(np.zeros(traffic.n_msgs, np.int64) for _ in Cost._fields))
@@ -74,7 +79,7 @@ def costs(
         src, dst = int(traffic.msg_src[these[0]]), int(traffic.msg_dst[these[0]])
         there = fabric.route(src, dst, fabric.ev(0, 0))
         back = fabric.route(dst, src, fabric.ev(0, 0))
-        paths = _pathcosts(fabric, there, n_full[these], full, last[these])
+        paths = _pathcosts(fabric, there, n_parts[these], n_full[these], full, last[these])
         for column, values in zip(cost, paths, strict=False):
             column[these] = values
         cost.ack[these] = _latency_ps(fabric, back) + serial_ps(fabric, back, control_wire_bytes)
@@ -82,7 +87,12 @@ def costs(
 
 
 def _pathcosts(
-    fabric: Fabric, there: list[int], n_full: LongArray, full: int, last: LongArray
+    fabric: Fabric,
+    there: list[int],
+    n_parts: LongArray,
+    n_full: LongArray,
+    full: int,
+    last: LongArray,
 ) -> tuple[LongArray, ...]:
     """Return all columns of `Cost` but the last, for messages on this path."""
     first_ps, last_ps = (
@@ -101,8 +111,9 @@ def _pathcosts(
         even * first_ps[0] + first_ps[1] + trail,
         np.where(n_full > 0, most * first_ps[0] + full_trail, 0),
     )
-    send = n_full * first_ps[0] + first_ps[1]
-    receive = n_full * last_ps[0] + last_ps[1]
+    send, receive = (n_parts * (n_full * ps[0] + ps[1]) for ps in (first_ps, last_ps))
+    least_trail = np.where(n_full > 0, np.minimum(full_trail, trail), trail)
+    arrive = np.maximum(arrive, send // fabric.n_planes + least_trail)  # says more of several parts
     behind = np.where(n_full > 0, np.maximum(full_trail, trail), trail)
     return send, receive, arrive, lead, trail, behind
 

@@ -7,7 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault
+from openmrc.run.perfect import perfect_ps
 from openmrc.sim.net import state as ss
 from openmrc.traffic.traffic import make_traffic, unroll
 from openmrc.workload import permutation, ring_all_reduce, stream
@@ -29,6 +31,16 @@ def test_a_message_is_cut_in_equal_parts_to_the_byte(size: int, qps: int) -> Non
     assert [b - a for a, b in pairwise(addresses)] == lengths[:-1]
     all_complete(world)
     assert world.counters()["data"] == sum(-(-n // 4096) for n in lengths)
+
+
+@pytest.mark.parametrize("size", [1, 5, 4096, 32_768, 32_769, 100_000])
+@pytest.mark.parametrize("qps", [1, 3, 8])
+def test_no_striped_message_beats_the_time_on_a_perfect_network(size: int, qps: int) -> None:
+    """Small parts take several planes and are stored for a shorter time than full packets."""
+    fabric = multiplane(16, 4, 100 * 10**9, 8, 8, 500_000, 250_000)
+    world = all_complete(roce_world(fabric, stream(0, 15, size), qps=qps))
+    took = int(world.flows()["done_ps"][0])
+    assert took >= perfect_ps(fabric, world.traffic, world.transport)
 
 
 def test_a_message_is_done_when_its_slowest_part_is() -> None:
