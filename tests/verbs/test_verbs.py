@@ -331,19 +331,19 @@ def test_the_smaller_pmtu_is_used(mine: int, theirs: int) -> None:
         assert smaller.pmtu_note == ""
 
 
-@pytest.mark.parametrize(("mtu", "pmtu"), [(1500, 1024), (1170, 1024), (4241, 2048), (4242, 4096)])
+@pytest.mark.parametrize(("mtu", "pmtu"), [(1500, 1024), (1156, 1024), (4227, 2048), (4228, 4096)])
 def test_what_fits_the_network_is_used_and_said(mtu: int, pmtu: int) -> None:
     """Row 20: on links of 1500 bytes it works at 1024."""
     with cabled(mtu=mtu) as (a, b):
         assert a.pmtu == b.pmtu == pmtu
         note = (
-            f"PMTU {pmtu} B in place of 4096: a port has an MTU of {mtu}, 4096 needs 4242 on the"
-            " whole path (ip link set DEVICE mtu 4242)"
+            f"PMTU {pmtu} B in place of 4096: a port has an MTU of {mtu}, 4096 needs 4228 on the"
+            " whole path (ip link set DEVICE mtu 4228)"
         )
         assert a.pmtu_note == ("" if pmtu == 4096 else note)
     with (
-        pytest.raises(InputError, match="MTU 1169 has no room for 1024 B of data; set it to 1170"),
-        cabled(mtu=1169),
+        pytest.raises(InputError, match="MTU 1155 has no room for 1024 B of data; set it to 1156"),
+        cabled(mtu=1155),
     ):
         pass
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from openmrc.errors import InputError
 from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
-from openmrc.run.perfect import perfect_costs, perfect_ps
+from openmrc.run.perfect import parts_of, perfect_costs, perfect_ps
 from openmrc.run.results import Result
 from openmrc.sim.watch.forms import NATIVE
 
@@ -208,8 +208,7 @@ def world_of(
 
 def _parts(traffic: Traffic, transport: AnyTransport) -> Traffic:
     """The same messages, each as long as the parts that it is striped into."""
-    stripes = getattr(transport, "qps", 1)
-    return replace(traffic, msg_bytes=-(-traffic.msg_bytes // stripes))
+    return replace(traffic, msg_bytes=-(-traffic.msg_bytes // parts_of(transport)))
 
 
 def _return_memory() -> None:

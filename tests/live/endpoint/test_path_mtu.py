@@ -85,7 +85,7 @@ def test_a_narrow_plane_is_named_with_the_remedy() -> None:
             assert line.startswith("plane 1, EV 0x")
             assert "plane 0" not in line
             assert "plane 2" not in line
-            assert f"set the MTU to {PMTU + 146} or more" in line
+            assert f"set the MTU to {PMTU + 132} or more" in line
             assert line.endswith("or open the device with pmtu=1024")
 
 

@@ -24,5 +24,5 @@ def test_a_narrow_link_in_the_middle_is_named(linux: str, mode: str, lab_file: L
     one, other = (json.loads(said_by(host, done)[-1]) for host in (0, 3))
     assert one["pmtu"] == other["pmtu"] == 4096
     assert one["error"].startswith(f"plane 1, EV {FABRIC.ev(1, 1):#010x}: small packets arrive")
-    assert "set the MTU to 4242 or more on every link of the path" in one["error"]
+    assert "set the MTU to 4228 or more on every link of the path" in one["error"]
     assert other["error"] == f"as seen by the peer: {one['error']}"

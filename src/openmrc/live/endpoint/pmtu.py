@@ -16,10 +16,10 @@ from openmrc.errors import InputError
 from openmrc.live.endpoint.limits import Port
 from openmrc.wire import layout
 
-HEADER_BYTES = 160  # the largest headers of a frame
-ETHERNET_BYTES = 14  # the part of them that an MTU does not count
 _PLAIN = (layout.UDP, layout.BTH, layout.METH, layout.TSETH, layout.RETH, layout.IMMDT, layout.ICRC)
 PLAIN_BYTES = sum(header.size_bytes for header in _PLAIN)  # of plain UDP, behind the IP header
+IP_BYTES = 2 * layout.IPV6.size_bytes + PLAIN_BYTES  # the largest headers that an MTU counts
+HEADER_BYTES = layout.ETHERNET.size_bytes + IP_BYTES  # those of a frame
 WORD_BYTES = 4  # payloads are padded to whole words
 
 
@@ -99,7 +99,7 @@ def mtu_for(pmtu: int) -> int:
     """Return the smallest MTU of an interface that has room for `pmtu` bytes of data, whatever the
     device's mode.
     """
-    return pmtu + HEADER_BYTES - ETHERNET_BYTES
+    return pmtu + IP_BYTES
 
 
 def _is_ipv4(wire: Port) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from openmrc.engine import parameters
 from openmrc.errors import InputError
 from openmrc.live.endpoint.limits import Limits
-from openmrc.live.endpoint.pmtu import ETHERNET_BYTES, HEADER_BYTES
+from openmrc.live.endpoint.pmtu import IP_BYTES
 from openmrc.scenario.fabric import FabricSection
 from openmrc.scenario.lab import LabSection
 from openmrc.scenario.transports import MRC_KEYS, AnyTransport, RoceSection, TransportSection
@@ -135,7 +135,7 @@ def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> T
             )
     if fabric.ecn_last_hop:
         raise InputError("fabric.ecn_last_hop: true is only simulated; --world lab accepts false")
-    room = int(lab.mtu) - HEADER_BYTES + ETHERNET_BYTES
+    room = int(lab.mtu) - IP_BYTES
     if transport.pmtu > room:
         raise InputError(
             f"transport.pmtu: {transport.pmtu} of {name!r} does not fit lab.mtu = {int(lab.mtu)};"
