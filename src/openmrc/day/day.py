@@ -96,7 +96,12 @@ def _one_plane(several: Design, switch_rate_bps: int, section: Any, transport: A
 
 
 def life_of(
-    scenario: Scenario, side: Side, failures: Failures, values: Mapping[str, float], seed: int
+    scenario: Scenario,
+    side: Side,
+    steps: Steps,
+    failures: Failures,
+    values: Mapping[str, float],
+    seed: int,
 ) -> Life:
     """Return the job on a fabric, at its start."""
     workload: Any = scenario.workload
@@ -106,7 +111,6 @@ def life_of(
         int(workload.checkpoint_time) * S_PER_PS,
         int(workload.restart) * S_PER_PS,
     )
-    steps = steps_of(scenario, side)
     stalls = stalls_of(side.transport, values, steps.exposed_share)
     return Life(job, side.design, failures, steps, stalls, values, seed)
 
@@ -124,7 +128,8 @@ def steps_of(scenario: Scenario, side: Side) -> Steps:
     uneven_s = 0.0
     if work.jitter:  # rank by rank, once: what is missing later hardly changes it
         ends_ps = Ranks(layout, work, messages, nics, scenario.seed).step_ends_ps(whole)
-        uneven_s = max(float(ends_ps[1] - ends_ps[0]) - job.step_ps(whole), 0.0) * S_PER_PS
+        even_ps = job.step_ps(job.taken(whole))
+        uneven_s = max(float(ends_ps[1] - ends_ps[0]) - even_ps, 0.0) * S_PER_PS
     transport = side.transport
     if not isinstance(transport, RoceTransport) or transport.balances:
         return Steps(job, whole, uneven_s=uneven_s)

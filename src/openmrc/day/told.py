@@ -49,7 +49,7 @@ def told(name: str, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
         "exposed_share": life.steps.exposed_share,
         "gpu_hours_lost": gpu_hours | {"total": lost},
         "usd_lost": lost * values["gpu_hour_usd"],
-        "failures": len(life.events),
+        "failures": len(life.done.did),
         "unnoticed": life.unnoticed(),
         "interruptions": life.interruptions.total(),
         "interruptions_by_network": sum(by_network.values()),

@@ -6,17 +6,17 @@ last, each is slowed by the part of the time for which the other sends.
 
 `Ranks` has a time for each rank. `Lockstep` has a time for each stage: its ranks begin a phase
 together, and the phase takes what its slowest group takes. Groups in equal state are equal, so few
-are computed, and a state that was met before costs nothing.
+are computed; and where some NICs have less than before, only groups that they are in.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.fabric.model import LongArray
 from openmrc.flow import groups
@@ -46,8 +46,8 @@ Key = tuple[Any, ...]
 class Taken(NamedTuple):
     """What a phase takes, alone: each rank, or each stage."""
 
-    ps: Floats
-    work_ps: Floats  # of that, for how long a NIC sends
+    ps: Any
+    work_ps: Any  # of that, for how long a NIC sends
     at_once: int = 1  # messages of a NIC at the same time
 
 
@@ -76,9 +76,8 @@ class _Job:
             return phase.after
         return (phase.after if isinstance(phase, Collective) else self._poster[number],)
 
-    def _between(self, has: Capacity, phase: Message) -> Taken:
+    def _between(self, has: Capacity, src: LongArray, dst: LongArray) -> Taken:
         """What each rank of a stage takes to send a microbatch to the next, or the one before."""
-        src, dst = (self._nics[stage] for stage in _stages(phase))
         send_ps, way_ps = self._links(has, src, dst, self.work.sizes.pp)
         return Taken(send_ps + way_ps, send_ps)
 
@@ -148,7 +147,7 @@ class Ranks(_Job):
 
     def _taken(self, has: Capacity, phase: Collective | Message, begun: Floats) -> Taken:
         if isinstance(phase, Message):
-            return self._between(has, phase)
+            return self._between(has, *(self._nics[stage] for stage in _stages(phase)))
         members = self._groups[phase.stage, phase.group]
         found = self._together(has, phase, self._nics[phase.stage][members], begun[members])
         ps, work_ps = np.empty(len(begun)), np.empty(len(begun))
@@ -222,13 +221,10 @@ class Lockstep(_Job):
         flat = np.array([each for row in waits for each in row], np.int64)
         self._program = (np.array(costs, np.int64), first, flat, stages, series_of)
         self._aside = np.zeros((layout.size("pp"), ASIDE_MAX + 1), np.int64)
-        self._known: dict[Key, tuple[float, float, float]] = {}
         self._step_ps: dict[bytes, float] = {}
 
-    def step_ps(self, has: Capacity) -> float:
-        """How long one of many steps takes in this state, ps."""
-        states = [_state(has, nics) for nics in self._nics]
-        taken = np.array([self._taken(has, key, states) for key in self._like])
+    def step_ps(self, taken: Floats) -> float:
+        """How long one of many steps takes if phases take this, ps."""
         known = taken.tobytes()
         if known not in self._step_ps:
             lasts = np.zeros((len(self._order), 3))  # as of `_Lasts`
@@ -238,25 +234,49 @@ class Lockstep(_Job):
             self._step_ps[known] = float(ends[-1] - (ends[-2] if len(ends) > 1 else 0))
         return self._step_ps[known]
 
-    def _taken(
-        self, has: Capacity, key: Key, states: Sequence[bytes]
-    ) -> tuple[float, float, float]:
-        """What a phase takes, alone, if all its ranks begin together: that of its slowest group."""
-        phase = self._like[key]
+    def taken(self, has: Capacity) -> Floats:
+        """What each kind of phase takes in this state, alone, if all its ranks begin together: that
+        of its slowest group; columns as of `Taken`.
+        """
+        return np.array([self._slowest(has, phase) for phase in self._like.values()])
+
+    def worse(self, taken: Floats, has: Capacity, nics: LongArray) -> Floats:
+        """The same where these NICs have less than in the state in which phases took `taken`: only
+        groups that they are in can be slower.
+        """
+        weak = np.zeros(len(has.out), np.bool_)
+        weak[nics] = True
+        found = taken.copy()
+        for i, phase in enumerate(self._like.values()):
+            slowest = self._slowest(has, phase, weak)
+            if slowest[0] > taken[i, 0]:
+                found[i] = slowest
+        return found
+
+    def _slowest(
+        self, has: Capacity, phase: Phase, weak: npt.NDArray[np.bool_] | None = None
+    ) -> Taken:
+        """What the slowest group of a phase takes, of those that have a weak NIC if these are
+        given.
+        """
         if isinstance(phase, Compute):
-            return float(phase.ps.mean()), 0.0, 1.0
+            return Taken(float(phase.ps.mean()), 0.0)
         assert isinstance(phase, Collective | Message)
-        memo = (key, *(states[stage] for stage in _stages(phase)))
-        if memo not in self._known:
-            if isinstance(phase, Message):
-                found = self._between(has, phase)
-            else:
-                nics = self._nics[phase.stage][self._groups[phase.stage, phase.group]]
-                nics = nics[_distinct(has, nics)]
-                found = self._together(has, phase, nics, np.zeros(nics.shape))
-            worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
-            self._known[memo] = float(found.ps[worst]), float(found.work_ps[worst]), found.at_once
-        return self._known[memo]
+        if isinstance(phase, Message):
+            members = np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
+        else:
+            members = self._nics[phase.stage][self._groups[phase.stage, phase.group]]
+        if weak is not None:
+            members = members[weak[members].any(axis=1)]
+        if not len(members):
+            return Taken(0.0, 0.0)
+        if isinstance(phase, Message):
+            found = self._between(has, *members.T)
+        else:
+            members = members[_distinct(has, members)]
+            found = self._together(has, phase, members, np.zeros(members.shape))
+        worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
+        return Taken(found.ps[worst], found.work_ps[worst], found.at_once)
 
 
 def _stages(phase: Collective | Message) -> tuple[int, ...]:
@@ -284,16 +304,6 @@ def _key(phase: Phase) -> Key:
         return (float(phase.ps.mean()),)
     assert isinstance(phase, Collective | Message)
     return phase[:2] if isinstance(phase, Message) else phase[:4]
-
-
-def _state(has: Capacity, nics: LongArray) -> bytes:
-    """A digest of all that these NICs have of the fabric."""
-    known = blake2b(digest_size=16)
-    for by_nic in (has.out, has.into):
-        known.update(by_nic[nics].tobytes())
-    for by_block in (has.up, has.down):
-        known.update(by_block[:, nics].tobytes())
-    return known.digest()
 
 
 def _distinct(has: Capacity, nics: LongArray) -> LongArray:
