@@ -80,6 +80,17 @@ def test_a_step_by_phases_is_that_message_by_message(seed: int) -> None:
     assert found == pytest.approx(ends_ps(scenario), rel=within)
 
 
+def test_answers_that_nobody_sends_any_more_take_nothing_of_a_port() -> None:
+    """All-to-alls of short messages begin at once everywhere, at rates that nobody keeps."""
+    work = {"tp": 2, "ep": 8, "layers": 1, "microbatches": 1, "steps": 1, "forward": "100us"}
+    sizes = {"tp_size": "512KiB", "ep_size": "256KiB", "dp_size": "0B", "expert_size": "0B"}
+    fabric = {"nics": 16, "planes": 8, "port_rate": "100Gbps", "t0_down": 16}
+    workload = {"kind": "training", "pp_size": "1B", **work, **sizes}
+    scenario = make_scenario({"level": "flow", "fabric": fabric, "workload": workload})
+    job, has = parts(scenario)
+    assert Ranks(**job).step_ends_ps(has) == pytest.approx(ends_ps(scenario), rel=0.002)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 5, 7])
 def test_ranks_that_are_equal_are_in_step(seed: int) -> None:
     job, has = parts(drawn(seed, broken=False))
