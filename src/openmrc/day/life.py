@@ -20,7 +20,7 @@ import numpy as np
 from openmrc.day.failures import NOTHING, Failures
 from openmrc.day.held import Held
 from openmrc.day.stalls import Stalls
-from openmrc.day.steps import Steps
+from openmrc.day.steps import Missing, Steps
 from openmrc.jit.interrupts import held_back
 from openmrc.planning.reliability import ALL, PORT, Kind
 from openmrc.planning.sizing import Design
@@ -229,6 +229,20 @@ class Life:
         return at_s
 
     # ---- what came of it
+
+    @property
+    def waits_for(self) -> str:
+        """Why the job does not run at present; "" if it does."""
+        return next((cause for ready_s, cause in self._waits if ready_s > self.now_s), "")
+
+    def holding(self) -> Iterator[int]:
+        """The numbers of failures that are not repaired yet."""
+        return (number for _, number in self._ends)
+
+    @property
+    def ports_missing(self) -> Missing:
+        """The ports that the job's NICs lack at present."""
+        return self._held.now()[0]
 
     def step_times_s(self, shares: tuple[float, ...]) -> list[float]:
         """The time of a step that this share of all steps did not exceed; 1: the longest."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from openmrc.flow.capacity import Capacity
-from openmrc.flow.steps import Lockstep
+from openmrc.flow.health import Floats
+from openmrc.flow.steps import Lockstep, UnderWay
 
 Missing = frozenset[tuple[int, int]]  # (NIC, plane)
 S_PER_PS = 1e-12
@@ -50,16 +51,23 @@ class Steps:
     def _one(self, ports: Missing, uplinks: tuple[float, ...]) -> float:
         key = (ports, uplinks)
         if key not in self._known:
-            has, taken = self._has(uplinks), self._undisturbed
-            if ports:
-                nics, planes = np.array(sorted(ports)).T
-                has = has._replace(out=has.out.copy(), into=has.into.copy())
-                has.out[nics, planes] = has.into[nics, planes] = 0
-                taken = self._job.worse(taken, has, nics)
-            elif uplinks != self.none:
-                taken = self._job.taken(has)
-            self._known[key] = self._job.step_ps(taken) * S_PER_PS + self._uneven_s
+            lockstep_ps = self._job.step_ps(self._taken(ports, uplinks))
+            self._known[key] = lockstep_ps * S_PER_PS + self._uneven_s
         return self._known[key]
+
+    def under_way(self, ports: Missing, share: float) -> list[UnderWay]:
+        """What is under way at this share of a step while these ports are missing."""
+        return self._job.under_way(self._taken(ports, self.none), share)
+
+    def _taken(self, ports: Missing, uplinks: tuple[float, ...]) -> Floats:
+        """What phases take while these ports, or these shares of uplinks, are missing."""
+        has = self._has(uplinks)
+        if ports:
+            nics, planes = np.array(sorted(ports)).T
+            has = has._replace(out=has.out.copy(), into=has.into.copy())
+            has.out[nics, planes] = has.into[nics, planes] = 0
+            return self._job.worse(self._undisturbed, has, nics)
+        return self._undisturbed if uplinks == self.none else self._job.taken(has)
 
     def _has(self, uplinks: tuple[float, ...]) -> Capacity:
         left = 1 - np.array(uplinks)

@@ -51,6 +51,18 @@ class Taken(NamedTuple):
     at_once: int = 1  # messages of a NIC at the same time
 
 
+class UnderWay(NamedTuple):
+    """A phase that is under way: its groups of NICs, and from when until when it lasts, ps from
+    now.
+    """
+
+    phase: Collective | Message
+    size: int  # of a rank's share, bytes
+    nics: LongArray  # [groups, members]
+    begin_ps: float
+    end_ps: float
+
+
 class _Job:
     """The phases of a job in an order in which each stands behind all that it waits for."""
 
@@ -103,7 +115,7 @@ class _Job:
             work_ps = wire * (members - 1) / np.maximum(has.out[nics].sum(axis=2), TINY)
             return Taken(ready_ps - start_ps, work_ps, members - 1)
         links = self._links(has, nics, np.roll(nics, -1, axis=1), phase.size / members)
-        steps = (members - 1) * (2 if phase.kind == ALL_REDUCE else 1)
+        steps = ring_steps(phase.kind, members)
         groups.ring(start_ps, *links, steps, start_ps.copy(), ready_ps)
         return Taken(ready_ps - start_ps, steps * links[0])
 
@@ -227,12 +239,48 @@ class Lockstep(_Job):
         """How long one of many steps takes if phases take this, ps."""
         known = taken.tobytes()
         if known not in self._step_ps:
-            lasts = np.zeros((len(self._order), 3))  # as of `_Lasts`
-            self._aside[:] = 0
-            groups.pass_time(taken, *self._program, self._aside, lasts)
-            ends = lasts[self._ends, 1].max(axis=1)
-            self._step_ps[known] = float(ends[-1] - (ends[-2] if len(ends) > 1 else 0))
+            begin_ps, end_ps = self._last_step(self._lasts(taken))
+            self._step_ps[known] = end_ps - begin_ps
         return self._step_ps[known]
+
+    def _lasts(self, taken: Floats) -> Floats:
+        """From when until when each phase lasts, in their order; columns as of `_Lasts`."""
+        lasts = np.zeros((len(self._order), 3))
+        self._aside[:] = 0
+        groups.pass_time(taken, *self._program, self._aside, lasts)
+        return lasts
+
+    def _last_step(self, lasts: Floats) -> tuple[float, float]:
+        """From when until when the last step lasts."""
+        ends = lasts[self._ends, 1].max(axis=1)
+        return float(ends[-2]) if len(ends) > 1 else 0.0, float(ends[-1])
+
+    def under_way(self, taken: Floats, share: float) -> list[UnderWay]:
+        """What is under way at this share of one of many steps, or when ranks send next."""
+        lasts = self._lasts(taken)
+        begin_ps, end_ps = self._last_step(lasts)
+        at_ps = begin_ps + share * (end_ps - begin_ps)
+        sends = [
+            (phase, *lasts[i, :2].tolist())
+            for i, phase in enumerate(self._made[number] for number in self._order)
+            if isinstance(phase, Collective | Message)
+        ]
+        if not any(begin <= at_ps < end for _, begin, end in sends):
+            at_ps = min((begin for _, begin, _ in sends if begin > at_ps), default=at_ps)
+        return [
+            UnderWay(phase, self._size(phase), self._members(phase), begin - at_ps, end - at_ps)
+            for phase, begin, end in sends
+            if begin <= at_ps < end
+        ]
+
+    def _size(self, phase: Collective | Message) -> int:
+        return self.work.sizes.pp if isinstance(phase, Message) else phase.size
+
+    def _members(self, phase: Collective | Message) -> LongArray:
+        """The NICs of each group of a phase, [groups, members]; of a message its two ends."""
+        if isinstance(phase, Message):
+            return np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
+        return self._nics[phase.stage][self._groups[phase.stage, phase.group]]
 
     def taken(self, has: Capacity) -> Floats:
         """What each kind of phase takes in this state, alone, if all its ranks begin together: that
@@ -262,10 +310,7 @@ class Lockstep(_Job):
         if isinstance(phase, Compute):
             return Taken(float(phase.ps.mean()), 0.0)
         assert isinstance(phase, Collective | Message)
-        if isinstance(phase, Message):
-            members = np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
-        else:
-            members = self._nics[phase.stage][self._groups[phase.stage, phase.group]]
+        members = self._members(phase)
         if weak is not None:
             members = members[weak[members].any(axis=1)]
         if not len(members):
@@ -277,6 +322,11 @@ class Lockstep(_Job):
             found = self._together(has, phase, members, np.zeros(members.shape))
         worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
         return Taken(found.ps[worst], found.work_ps[worst], found.at_once)
+
+
+def ring_steps(kind: str, members: int) -> int:
+    """How many messages each member of a ring sends."""
+    return (members - 1) * (2 if kind == ALL_REDUCE else 1)
 
 
 def _stages(phase: Collective | Message) -> tuple[int, ...]:
