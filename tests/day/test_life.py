@@ -18,7 +18,7 @@ from openmrc.planning.reliability import ALL, PATHS, PORT, Kind
 from openmrc.planning.sizing import Design
 
 DESIGN = Design(1024, 4, 2, 400 * 10**9, 6_400 * 10**9)  # 32 NICs below a T0
-JOB = Job(gpus=1024, checkpoint_s=100.0, checkpoint_time_s=0.0, restart_s=30.0)
+JOB = Job(nics=np.arange(1024), checkpoint_s=100.0, checkpoint_time_s=0.0, restart_s=30.0)
 HOST = Kind("host", 128, 1.0, 8, 0.0, 0.0, ALL)
 LINK = Kind("link", 4096, 0.25, 1, 0.0, 0.0, PORT)
 UPLINK = Kind("uplink", 4096, 1 / 32, 32, 0.0, 0.0, PATHS)
@@ -102,7 +102,7 @@ def test_a_path_is_missed_by_its_share_of_all_planes() -> None:
     longer = 1 / 32 / 4
     assert lived(subject)["bandwidth"] == pytest.approx(300 * longer / (1 + longer))
     assert subject.done.did == [NONE]
-    assert subject.unnoticed() == 1
+    assert subject.unnoticed() == {"uplink": 1}
 
 
 def test_without_a_spare_the_job_waits_for_one() -> None:

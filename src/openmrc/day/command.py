@@ -124,13 +124,13 @@ def _live(
     for side, broken in zip(sides, failures, strict=True):
         if partial or any(each["name"] == side.name for each in found):
             continue
-        life = life_of(scenario, side, steps_of(scenario, side), broken, values, seed)
+        life = life_of(side, steps_of(side, scenario.seed), broken, values, seed)
         try:
             life.run(days * SECONDS_PER_DAY, _Teller(side.name, days * SECONDS_PER_DAY))
         except KeyboardInterrupt:
             partial = True
         of_page = {"timeline": timeline(life)} if out is not None else {}
-        found.append(told(side.name, life, values) | {"partial": partial} | of_page)
+        found.append(told(side.name, side.job.name, life, values) | {"partial": partial} | of_page)
         if out is not None:
             _write(out, {**inputs, "fabrics": found})
     if arguments.json:

@@ -8,7 +8,10 @@ uplinks that one T0, or one block, lacks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from openmrc.day.failures import Failures
 from openmrc.day.steps import Missing
@@ -20,10 +23,13 @@ DIGITS = 9  # of a share: what failures add and repairs take away again is zero
 
 class Held:
     """What the failures of `failures` hold of a fabric whose steps know so many `tiers` of links
-    between switches.
+    between switches, and of the NICs of one job, `mine` [NICs].
     """
 
-    def __init__(self, failures: Failures, design: Design, tiers: int) -> None:
+    def __init__(
+        self, failures: Failures, design: Design, tiers: int, mine: npt.NDArray[np.bool_]
+    ) -> None:
+        self._mine = None if mine.all() else mine.tolist()
         self.design = design
         self._kinds = failures.kinds
         columns = failures.kind, failures.nic, failures.plane
@@ -38,10 +44,12 @@ class Held:
         self._uplinks: dict[tuple[int, int], float] = {}  # (kind's NICs, first): missing share
         self._shares: list[Counter[float]] = [Counter() for _ in range(tiers)]  # how many lack it
 
-    def nics(self, number: int) -> range:
-        """The NICs below a failure."""
-        first = self._nic[number]
-        return range(first, min(first + self._kinds[self._kind[number]].nics, self.design.nics))
+    def nics(self, number: int) -> Sequence[int]:
+        """The job's NICs below a failure."""
+        first, kind = self._nic[number], self._kinds[self._kind[number]]
+        below = range(first, min(first + kind.nics, self.design.nics))
+        mine = self._mine
+        return below if mine is None else [nic for nic in below if mine[nic]]
 
     def add(self, number: int, by: int) -> None:
         """A failure begins (1) or ends (-1) to take ports or paths."""

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.day.failures import NOTHING, Failures
+from openmrc.day.failures import NOTHING, Failures, hitting
 from openmrc.day.held import Held
 from openmrc.day.stalls import Stalls
 from openmrc.day.steps import Missing, Steps
+from openmrc.fabric.model import LongArray
 from openmrc.jit.interrupts import held_back
 from openmrc.planning.reliability import ALL, PORT, Kind
 from openmrc.planning.sizing import Design
@@ -31,9 +32,9 @@ EPSILON = 1e-9
 
 
 class Job(NamedTuple):
-    """A job's own times, s, and its size."""
+    """A job's NICs, and its own times, s."""
 
-    gpus: int
+    nics: LongArray  # of the fabric, one for each GPU
     checkpoint_s: float  # of work between two
     checkpoint_time_s: float  # to write one
     restart_s: float
@@ -64,6 +65,9 @@ class Life:
         values: Mapping[str, float],
         seed: int,
     ) -> None:
+        mine = np.zeros(design.nics, np.bool_)
+        mine[job.nics] = True
+        failures = hitting(failures, mine)
         self.job, self.design, self.failures, self.steps = job, design, failures, steps
         self._stalls, self._values = stalls, values
         self._draws = np.random.default_rng([seed, SEED_STALLS]).random(len(failures.at_s))
@@ -78,10 +82,10 @@ class Life:
         self._run_s = 0.0  # since it last started, checkpoints included
         self._kept = 0.0  # steps at the last checkpoint
         self._ends: list[tuple[float, int]] = []  # of failures: (when, number)
-        self._held = Held(failures, design, len(steps.none))
+        self._held = Held(failures, design, len(steps.none), mine)
         self._holds = self._held.now()
         self._per_host = int(values["host_gpus"])
-        self.spares = int(design.nics // self._per_host * values["spare_share"])
+        self.spares = int(len(job.nics) // self._per_host * values["spare_share"])
         self._spares = self.spares
         self._back: list[tuple[float, int]] = []  # when hosts come back, and how many
         self._step_s = steps.whole_s
@@ -254,9 +258,12 @@ class Life:
         places = np.minimum(np.searchsorted(upto, np.array(shares) - EPSILON), len(order) - 1)
         return [float(each) for each in time_s[order][places]]
 
-    def unnoticed(self) -> int:
-        """How many failures nobody noticed."""
-        return self.done.did.count(NONE)
+    def unnoticed(self) -> Counter[str]:
+        """How many failures of each kind nobody noticed."""
+        kinds = self.failures.kind[: len(self.done.did)][np.array(self.done.did) == NONE]
+        counts = np.bincount(kinds, minlength=len(self.failures.kinds)).tolist()
+        named = zip(self.failures.kinds, counts, strict=True)
+        return Counter({kind.kind: n for kind, n in named if n})
 
     def accounts_s(self) -> Iterator[tuple[str, float]]:
         """All seconds of the period: of useful work, and lost by cause."""

@@ -39,16 +39,16 @@ def lives(scenario: Scenario, inputs: Mapping[str, Any]) -> list[Figures]:
     found = []
     failures = draw([side.design for side, _ in known], values, inputs["days"], seed)
     for (side, steps), broken in zip(known, failures, strict=True):
-        life = life_of(scenario, side, steps, broken, values, seed)
+        life = life_of(side, steps, broken, values, seed)
         life.run(inputs["days"] * SECONDS_PER_DAY)
-        found.append(told(side.name, life, values))
+        found.append(told(side.name, side.job.name, life, values))
     return found
 
 
 @lru_cache(1)  # the seeds of a process share the times of all steps that one of them has met
 def _known(scenario_toml: str, switch_rate_bps: int) -> list[tuple[Side, Steps]]:
     scenario = parse_scenario(scenario_toml)
-    return [(side, steps_of(scenario, side)) for side in sides_of(scenario, switch_rate_bps)]
+    return [(side, steps_of(side, scenario.seed)) for side in sides_of(scenario, switch_rate_bps)]
 
 
 def study(

@@ -45,8 +45,8 @@ def moment_of_day(directory: Path, name: str | None, at_ps: int, for_ps: int) ->
     number = _side_of(sides, name)
     side, values, seed = sides[number], day["assumptions"], day["seed"]
     failures = draw([each.design for each in sides], values, day["days"], seed)[number]
-    steps = steps_of(scenario, side)
-    life = life_of(scenario, side, steps, failures, values, seed)
+    steps = steps_of(side, scenario.seed)
+    life = life_of(side, steps, failures, values, seed)
     life.run(at_s)
     if life.waits_for:
         raise InputError(f"--at {fmt_time(at_ps)}: the job waits then ({life.waits_for})")
