@@ -91,6 +91,19 @@ def test_ranks_that_compute_unevenly_take_longer(
     assert 1.01 * even < uneven < 1.1 * even
 
 
+def test_the_formulas_of_a_plan_say_as_much(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabrics = day(capsys, scenario, *OFTEN, "--time", "60d")["fabrics"]
+    for each in (fabrics[0], fabrics[3]):  # four planes, one plane
+        expected = each["formulas"]["interruptions"]
+        assert each["interruptions_by_network"] == pytest.approx(expected, abs=4 * expected**0.5)
+    balance, hashed = (each["formulas"]["stalls"] for each in fabrics[1:3])
+    assert fabrics[0]["formulas"]["stalls"] < balance < hashed
+    main(["day", scenario])
+    assert "mrc plan" in capsys.readouterr().out
+
+
 def test_several_jobs_each_have_the_failures_of_their_own_nics(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

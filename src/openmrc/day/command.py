@@ -130,7 +130,7 @@ def _live(
         except KeyboardInterrupt:
             partial = True
         of_page = {"timeline": timeline(life)} if out is not None else {}
-        found.append(told(side.name, side.job.name, life, values) | {"partial": partial} | of_page)
+        found.append(told(side, life, values) | {"partial": partial} | of_page)
         if out is not None:
             _write(out, {**inputs, "fabrics": found})
     if arguments.json:

@@ -41,7 +41,7 @@ def lives(scenario: Scenario, inputs: Mapping[str, Any]) -> list[Figures]:
     for (side, steps), broken in zip(known, failures, strict=True):
         life = life_of(side, steps, broken, values, seed)
         life.run(inputs["days"] * SECONDS_PER_DAY)
-        found.append(told(side.name, side.job.name, life, values))
+        found.append(told(side, life, values))
     return found
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from openmrc.day.beside import formulas, print_beside
+from openmrc.day.day import Side
 from openmrc.day.failures import GPU, RACK, UPDATE
 from openmrc.day.life import CAUSES, Life
 from openmrc.planning.reliability import FLAP, SECONDS_PER_DAY
@@ -29,7 +31,7 @@ WORDS = {
 }
 
 
-def told(name: str, job: str, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
+def told(side: Side, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
     """Return all figures of one fabric."""
     gpu_hours = {
         cause: life.lost_s[cause] * len(life.job.nics) / SECONDS_PER_HOUR for cause in CAUSES
@@ -40,8 +42,8 @@ def told(name: str, job: str, life: Life, values: Mapping[str, float]) -> dict[s
     }
     days = life.now_s / SECONDS_PER_DAY
     return {
-        "name": name,
-        "job": job,
+        "name": side.name,
+        "job": side.job.name,
         "gpus": len(life.job.nics),
         "hours": life.now_s / SECONDS_PER_HOUR,
         "steps": life.steps_done,
@@ -61,6 +63,7 @@ def told(name: str, job: str, life: Life, values: Mapping[str, float]) -> dict[s
         "interruptions_by_network": sum(by_network.values()),
         "interruptions_by_kind": dict(life.interruptions.most_common()),
         "spares": life.spares,
+        "formulas": formulas(side, life, values),
     }
 
 
@@ -111,6 +114,7 @@ def print_day(sides: Sequence[Mapping[str, Any]], out: IO[str]) -> None:
     ]
     print_table(None, columns, rows, out, sections=[2, 6, 15])
     _print_unnoticed(sides, out)
+    print_beside(sides, out)
 
 
 def _print_unnoticed(sides: Sequence[Mapping[str, Any]], out: IO[str]) -> None:
