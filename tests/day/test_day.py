@@ -123,6 +123,8 @@ def test_several_jobs_each_have_the_failures_of_their_own_nics(
     assert left["update"] == right["update"] == of_all["update"]  # an operator's hits all
     assert jobs[0]["gpus"] == 32
     assert jobs[0]["effective_share"] > whole["effective_share"]  # half as many to fail
+    assert main(["run", str(file)]) == 2
+    assert "only mrc day knows several training jobs" in capsys.readouterr().err
     other = several.index("tp = 2")
     file.write_text(several[:other].replace("training", "permutation") + 'size = "1MB"\n')
     assert main(["day", str(file)]) == 2
