@@ -37,6 +37,7 @@ HEARTS = {
     "compare a b": "openmrc.report.compare.read_saved",
     "plan --gpus 64": "openmrc.planning.comparison.compare",
     "day x.toml": "openmrc.day.day.sides_of",
+    "zoom out --at 1us": "openmrc.zoom.moment.moment_of",
     "switches linux x.toml": "openmrc.scenario.scenario.load_lab",
     "paper B6": "openmrc.paper.publish.run_missing",
     "paper --list": "openmrc.paper.command.chosen_of",

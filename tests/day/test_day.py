@@ -91,6 +91,46 @@ def test_ranks_that_compute_unevenly_take_longer(
     assert 1.01 * even < uneven < 1.1 * even
 
 
+def test_the_formulas_of_a_plan_say_as_much(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabrics = day(capsys, scenario, *OFTEN, "--time", "60d")["fabrics"]
+    for each in (fabrics[0], fabrics[3]):  # four planes, one plane
+        expected = each["formulas"]["interruptions"]
+        assert each["interruptions_by_network"] == pytest.approx(expected, abs=4 * expected**0.5)
+    balance, hashed = (each["formulas"]["stalls"] for each in fabrics[1:3])
+    assert fabrics[0]["formulas"]["stalls"] < balance < hashed
+    main(["day", scenario])
+    assert "mrc plan" in capsys.readouterr().out
+
+
+def test_several_jobs_each_have_the_failures_of_their_own_nics(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = day(capsys, scenario, *OFTEN, "--time", "10d")["fabrics"][0]
+    fabric, work = SCENARIO.split("[workload]\n")
+    several = f'{fabric}[workload]\nkind = "jobs"\n'
+    for name, nics in (("left", "0-31"), ("right", "32-63")):
+        several += f'[[workload.job]]\nname = "{name}"\nnics = "{nics}"\n{work}'
+    file = tmp_path / "several.toml"
+    file.write_text(several, encoding="utf-8")
+    jobs = day(capsys, str(file), *OFTEN, "--time", "10d")["fabrics"]
+    assert [each["name"] for each in jobs[:2]] == ["mrc: left", "mrc: right"]
+    assert len(jobs) == 8
+    left, right = (each["interruptions_by_kind"] for each in jobs[:2])
+    of_all = whole["interruptions_by_kind"]
+    assert left["GPU or its host"] + right["GPU or its host"] == of_all["GPU or its host"]
+    assert left["update"] == right["update"] == of_all["update"]  # an operator's hits all
+    assert jobs[0]["gpus"] == 32
+    assert jobs[0]["effective_share"] > whole["effective_share"]  # half as many to fail
+    assert main(["run", str(file)]) == 2
+    assert "only mrc day knows several training jobs" in capsys.readouterr().err
+    other = several.index("tp = 2")
+    file.write_text(several[:other].replace("training", "permutation") + 'size = "1MB"\n')
+    assert main(["day", str(file)]) == 2
+    assert "workload.job[0].kind: 'permutation'" in capsys.readouterr().err
+
+
 def test_the_first_two_lines_are_the_answer(
     scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

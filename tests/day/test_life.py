@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openmrc.day.failures import NOTHING, Failures
-from openmrc.day.life import Job, Life
+from openmrc.day.life import NONE, SLOWER, Job, Life
 from openmrc.day.rates import KNOWN
 from openmrc.day.stalls import Stall
 from openmrc.planning.assumptions import values_with
@@ -18,7 +18,7 @@ from openmrc.planning.reliability import ALL, PATHS, PORT, Kind
 from openmrc.planning.sizing import Design
 
 DESIGN = Design(1024, 4, 2, 400 * 10**9, 6_400 * 10**9)  # 32 NICs below a T0
-JOB = Job(gpus=1024, checkpoint_s=100.0, checkpoint_time_s=0.0, restart_s=30.0)
+JOB = Job(nics=np.arange(1024), checkpoint_s=100.0, checkpoint_time_s=0.0, restart_s=30.0)
 HOST = Kind("host", 128, 1.0, 8, 0.0, 0.0, ALL)
 LINK = Kind("link", 4096, 0.25, 1, 0.0, 0.0, PORT)
 UPLINK = Kind("uplink", 4096, 1 / 32, 32, 0.0, 0.0, PATHS)
@@ -37,7 +37,10 @@ class Steps:
 
 
 def life(
-    *found: tuple[float, Kind, int, int, float], stall_s: float = 0.0, **values: float
+    *found: tuple[float, Kind, int, int, float],
+    stall_s: float = 0.0,
+    design: Design = DESIGN,
+    **values: float,
 ) -> Life:
     """A job with these failures: (when, what, first NIC, plane, for how long)."""
     columns: Sequence[Any] = list(zip(*found, strict=True)) if found else [()] * 5
@@ -51,7 +54,7 @@ def life(
     )
     known = values_with((), KNOWN) | values
     steps: Any = Steps()
-    return Life(JOB, DESIGN, failures, steps, lambda takes, draw: Stall(stall_s), known, 1)
+    return Life(JOB, design, failures, steps, lambda takes, draw: Stall(stall_s), known, 1)
 
 
 def lived(subject: Life, until_s: float = 1000.0) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def test_a_host_that_fails_costs_the_work_since_the_last_checkpoint_and_a_restar
 def test_a_port_costs_its_bandwidth_while_it_is_away_and_a_stall() -> None:
     subject = life((250.0, LINK, 3, 1, 100.0), stall_s=2.0)
     assert lived(subject) == {"useful": 949, "bandwidth": 49, "stall": 2}
-    assert subject.events[0].did == "slower"
+    assert subject.done.did == [SLOWER]
     assert subject.step_times_s((0.5, 1.0)) == [1.0, 4.0]
 
 
@@ -89,8 +92,8 @@ def test_the_last_port_of_a_nic_ends_the_job() -> None:
 
 
 def test_one_plane_has_no_other_port() -> None:
-    subject = life((250.0, LINK, 3, 0, 100.0))
-    subject.design = Design(1024, 1, 3, 400 * 10**9, 6_400 * 10**9)
+    one_plane = Design(1024, 1, 3, 400 * 10**9, 6_400 * 10**9)
+    subject = life((250.0, LINK, 3, 0, 100.0), design=one_plane)
     assert lived(subject) == {"useful": 920, "rollback": 50, "restart": 30}
 
 
@@ -98,8 +101,8 @@ def test_a_path_is_missed_by_its_share_of_all_planes() -> None:
     subject = life((200.0, UPLINK, 32, 0, 300.0))
     longer = 1 / 32 / 4
     assert lived(subject)["bandwidth"] == pytest.approx(300 * longer / (1 + longer))
-    assert subject.events[0].did == "nothing"
-    assert subject.unnoticed() == 1
+    assert subject.done.did == [NONE]
+    assert subject.unnoticed() == {"uplink": 1}
 
 
 def test_without_a_spare_the_job_waits_for_one() -> None:

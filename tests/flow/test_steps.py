@@ -80,30 +80,43 @@ def test_a_step_by_phases_is_that_message_by_message(seed: int) -> None:
     assert found == pytest.approx(ends_ps(scenario), rel=within)
 
 
+def test_answers_that_nobody_sends_any_more_take_nothing_of_a_port() -> None:
+    """All-to-alls of short messages begin at once everywhere, at rates that nobody keeps."""
+    work = {"tp": 2, "ep": 8, "layers": 1, "microbatches": 1, "steps": 1, "forward": "100us"}
+    sizes = {"tp_size": "512KiB", "ep_size": "256KiB", "dp_size": "0B", "expert_size": "0B"}
+    fabric = {"nics": 16, "planes": 8, "port_rate": "100Gbps", "t0_down": 16}
+    workload = {"kind": "training", "pp_size": "1B", **work, **sizes}
+    scenario = make_scenario({"level": "flow", "fabric": fabric, "workload": workload})
+    job, has = parts(scenario)
+    assert Ranks(**job).step_ends_ps(has) == pytest.approx(ends_ps(scenario), rel=0.002)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 5, 7])
 def test_ranks_that_are_equal_are_in_step(seed: int) -> None:
     job, has = parts(drawn(seed, broken=False))
     ends = Ranks(**job).step_ends_ps(has)
-    assert Lockstep(**job).step_ps(has) == pytest.approx(ends[1] - ends[0], rel=0.01)
+    assert step_ps(Lockstep(**job), has) == pytest.approx(ends[1] - ends[0], rel=0.01)
 
 
-def test_a_state_that_was_met_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    job, has = parts(drawn(3))
+def step_ps(job: Lockstep, has: Capacity) -> float:
+    """How long a step takes in lockstep."""
+    return job.step_ps(job.taken(has))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 7])
+def test_where_some_have_less_only_their_groups_are_computed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, has = parts(drawn(seed, broken=False))
     steps = Lockstep(**job)
-    first = steps.step_ps(has)
-    monkeypatch.setattr("openmrc.flow.groups.pass_time", None)
-    monkeypatch.setattr("openmrc.flow.groups.ring", None)
-    assert steps.step_ps(has) == first
-    whole = has._replace(out=has.out * 2, into=has.into * 2)
-    with pytest.raises(TypeError):
-        steps.step_ps(whole)
-
-
-def test_a_port_that_is_down_makes_its_groups_slower_and_no_others() -> None:
-    job, has = parts(drawn(1))
-    steps = Lockstep(**job)
-    whole = steps.step_ps(has)
-    out = has.out.copy()
-    out[0, 0] = 0
-    assert steps.step_ps(has._replace(out=out)) > whole
-    assert steps.step_ps(has) == whole
+    whole = steps.taken(has)
+    nics = np.array([1, len(has.out) - 1])
+    less = has._replace(out=has.out.copy(), into=has.into.copy())
+    less.out[nics, 0] = less.into[nics, 0] = 0
+    worse = steps.worse(whole, less, nics)
+    assert worse.tolist() == steps.taken(less).tolist()
+    assert steps.step_ps(worse) > steps.step_ps(whole)
+    assert steps.worse(whole, has, nics).tolist() == whole.tolist()
+    monkeypatch.setattr("openmrc.flow.groups.links", None)
+    monkeypatch.setattr("openmrc.flow.groups.exchange", None)
+    assert steps.worse(whole, less, nics[:0]).tolist() == whole.tolist()

@@ -35,10 +35,11 @@ from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as plan
 from openmrc.soak import command as soak
+from openmrc.zoom import command as zoom
 
 # Each module adds one command or two, and returns the parsers that take --json.
 GROUPS = {
-    "Simulate": (init, run, sweep, compare, policy, plan, day),
+    "Simulate": (init, run, sweep, compare, policy, plan, day, zoom),
     "Real frames": (lab, perf, decode, secret, doctor),
     "Implementers": (conformance, capi),
     "Operators": (why, ops, switches),

@@ -2,4 +2,7 @@
 
 __all__ = [
     "command",
+    "day",
+    "failures",
+    "life",
 ]

@@ -112,7 +112,7 @@ def _live(
     scenario: Scenario, sides: list[Side], inputs: dict[str, Any], arguments: argparse.Namespace
 ) -> int:
     """Run what is not in the results yet; print all, and write it where --out says."""
-    from openmrc.day.day import life_of
+    from openmrc.day.day import life_of, steps_of
     from openmrc.day.failures import draw
     from openmrc.day.page import timeline
     from openmrc.day.told import print_day, told
@@ -124,13 +124,13 @@ def _live(
     for side, broken in zip(sides, failures, strict=True):
         if partial or any(each["name"] == side.name for each in found):
             continue
-        life = life_of(scenario, side, broken, values, seed)
+        life = life_of(side, steps_of(side, scenario.seed), broken, values, seed)
         try:
             life.run(days * SECONDS_PER_DAY, _Teller(side.name, days * SECONDS_PER_DAY))
         except KeyboardInterrupt:
             partial = True
         of_page = {"timeline": timeline(life)} if out is not None else {}
-        found.append(told(side.name, life, values) | {"partial": partial} | of_page)
+        found.append(told(side, life, values) | {"partial": partial} | of_page)
         if out is not None:
             _write(out, {**inputs, "fabrics": found})
     if arguments.json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from openmrc.day.stalls import stalls_of
 from openmrc.day.steps import S_PER_PS, Steps
 from openmrc.errors import InputError
 from openmrc.fabric.clos import fat_tree
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import Fabric, LongArray
 from openmrc.flow.capacity import Messages, capacity
 from openmrc.flow.steps import Lockstep, Ranks
 from openmrc.planning.collisions import slowest_of_ring
 from openmrc.planning.sizing import Design, size
 from openmrc.run.perfect import perfect_costs
+from openmrc.scenario.jobs import Jobs
 from openmrc.scenario.training import Training
 from openmrc.scenario.workload import placed
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.units import PS_BITS
+from openmrc.workload.jobs import read_nics
 
 if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
@@ -34,24 +36,28 @@ STEPS = 2  # of a job, to see how long one of many takes
 ONE_PLANE_TIERS_MAX = 3  # that a fabric is built with; a fourth adds its failures alone
 
 
+class Placed(NamedTuple):
+    """A job of the scenario: its name where there are several, and the NIC of each rank."""
+
+    name: str
+    section: Training
+    nics: LongArray
+
+
 class Side(NamedTuple):
-    """A fabric and the transport on it."""
+    """A fabric, the transport on it, and one of its jobs."""
 
     name: str
     design: Design
     fabric: Fabric
     transport: Any
+    job: Placed
 
 
 def sides_of(scenario: Scenario, switch_rate_bps: int) -> list[Side]:
     """Return the scenario's fabric with each of its transports, and one plane beside it for those
-    that hash; raise `InputError` for what a day cannot be made of.
+    that hash, each once for every job; raise `InputError` for what a day cannot be made of.
     """
-    if not isinstance(scenario.workload, Training):
-        raise InputError(
-            f"workload.kind: {scenario.workload.kind!r}: a day is one of a training job; set"
-            ' kind = "training"'
-        )
     section: Any = scenario.fabric
     if scenario.fabric.kind not in ("multiplane", "fat-tree"):
         raise InputError(f"fabric.kind: {scenario.fabric.kind!r}; accepted: multiplane, fat-tree")
@@ -64,16 +70,51 @@ def sides_of(scenario: Scenario, switch_rate_bps: int) -> list[Side]:
     nic_rate_bps = int(section.port_rate) * fabric.n_planes
     own_rate_bps = 2 * section.t0_down * int(section.port_rate)
     design = Design(fabric.n_nics, fabric.n_planes, fabric.n_tiers, nic_rate_bps, own_rate_bps)
+    jobs = _jobs(scenario, fabric.n_nics)
     found = []
     for number in range(len(scenario.transports)):
         transport = scenario.transport(number)
         _check(transport)
         hashed = isinstance(transport, RoceTransport) and not transport.balances
         name = f"{transport.name}, {design.name}" if hashed else transport.name
-        found.append(Side(name, design, fabric, transport))
+        found.append(Side(name, design, fabric, transport, jobs[0]))
         if hashed and design.planes > 1:
-            found.append(_one_plane(design, switch_rate_bps, section, transport))
-    return found
+            found.append(_one_plane(design, switch_rate_bps, section, transport, jobs[0]))
+    if len(jobs) == 1:
+        return found
+    return [
+        side._replace(name=f"{side.name}: {job.name}", job=job) for side in found for job in jobs
+    ]
+
+
+def _jobs(scenario: Scenario, n_nics: int) -> list[Placed]:
+    """The training job of a scenario, or several."""
+    workload = scenario.workload
+    if isinstance(workload, Training):
+        return [_placed("", workload, np.arange(n_nics), scenario.seed)]
+    parts = workload.job if isinstance(workload, Jobs) else ()
+    wrong = [
+        (f"workload.job[{i}]", work)
+        for i, (_, work) in enumerate(parts)
+        if not isinstance(work, Training)
+    ]
+    if wrong or not parts:
+        place, other = wrong[0] if wrong else ("workload", workload)
+        raise InputError(
+            f"{place}.kind: {other.kind!r}: a day is one of a training job, or of several; set"
+            ' kind = "training"'
+        )
+    return [
+        _placed(job.name, cast(Training, work), read_nics(job.nics, n_nics), scenario.seed)
+        for job, work in parts
+    ]
+
+
+def _placed(name: str, section: Training, nics: LongArray, seed: int) -> Placed:
+    n_ranks = section.groups(len(nics)).n_ranks
+    placement = placed(n_ranks, section.placement, seed)
+    order = np.arange(n_ranks) if placement is None else np.asarray(placement)
+    return Placed(name, section, nics[order])
 
 
 def _check(transport: Any) -> None:
@@ -84,7 +125,9 @@ def _check(transport: Any) -> None:
         )
 
 
-def _one_plane(several: Design, switch_rate_bps: int, section: Any, transport: Any) -> Side:
+def _one_plane(
+    several: Design, switch_rate_bps: int, section: Any, transport: Any, job: Placed
+) -> Side:
     """The same NICs, each with one port into as many tiers as it takes."""
     nics, nic_rate_bps = several.nics, several.nic_rate_bps
     design = size(nics, 1, nic_rate_bps, switch_rate_bps)
@@ -92,39 +135,41 @@ def _one_plane(several: Design, switch_rate_bps: int, section: Any, transport: A
     delays = (int(section.link_delay), int(section.switch_delay))
     blocks = {"t1_down": half, "t1_up": half} if tiers > 2 else {}
     fabric = fat_tree(nics, nic_rate_bps, half, half, *delays, tiers=tiers, **blocks)
-    return Side(f"{transport.name}, {design.name}", design, fabric, transport)
+    return Side(f"{transport.name}, {design.name}", design, fabric, transport, job)
 
 
 def life_of(
-    scenario: Scenario, side: Side, failures: Failures, values: Mapping[str, float], seed: int
+    side: Side,
+    steps: Steps,
+    failures: Failures,
+    values: Mapping[str, float],
+    seed: int,
 ) -> Life:
     """Return the job on a fabric, at its start."""
-    workload: Any = scenario.workload
+    section = side.job.section
     job = Job(
-        workload.groups(side.fabric.n_nics).n_ranks,
-        int(workload.checkpoint) * S_PER_PS,
-        int(workload.checkpoint_time) * S_PER_PS,
-        int(workload.restart) * S_PER_PS,
+        side.job.nics,
+        int(section.checkpoint) * S_PER_PS,
+        int(section.checkpoint_time) * S_PER_PS,
+        int(section.restart) * S_PER_PS,
     )
-    steps = steps_of(scenario, side)
     stalls = stalls_of(side.transport, values, steps.exposed_share)
     return Life(job, side.design, failures, steps, stalls, values, seed)
 
 
-def steps_of(scenario: Scenario, side: Side) -> Steps:
+def steps_of(side: Side, seed: int) -> Steps:
     """Return the times of the job's steps on a fabric, as a function of what is missing."""
-    workload: Any = scenario.workload
-    layout = workload.groups(side.fabric.n_nics)
-    work = replace(workload.work(layout), steps=STEPS)
-    placement = placed(layout.n_ranks, workload.placement, scenario.seed)
-    nics = np.arange(layout.n_ranks) if placement is None else np.asarray(placement)
+    section, nics = side.job.section, side.job.nics
+    layout = section.groups(len(nics))
+    work = replace(section.work(layout), steps=STEPS)
     messages = Messages(side.fabric, side.transport, perfect_costs)
     job = Lockstep(layout, replace(work, jitter=0.0), messages, nics)
     whole = capacity(side.fabric, side.fabric.port_rate_bps / PS_BITS)
     uneven_s = 0.0
     if work.jitter:  # rank by rank, once: what is missing later hardly changes it
-        ends_ps = Ranks(layout, work, messages, nics, scenario.seed).step_ends_ps(whole)
-        uneven_s = max(float(ends_ps[1] - ends_ps[0]) - job.step_ps(whole), 0.0) * S_PER_PS
+        ends_ps = Ranks(layout, work, messages, nics, seed).step_ends_ps(whole)
+        even_ps = job.step_ps(job.taken(whole))
+        uneven_s = max(float(ends_ps[1] - ends_ps[0]) - even_ps, 0.0) * S_PER_PS
     transport = side.transport
     if not isinstance(transport, RoceTransport) or transport.balances:
         return Steps(job, whole, uneven_s=uneven_s)

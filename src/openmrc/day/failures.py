@@ -69,6 +69,15 @@ def draw(
     return [_of_design(d, k, drawn, days) for d, k in zip(designs, kinds, strict=True)]
 
 
+def hitting(failures: Failures, mine: npt.NDArray[np.bool_]) -> Failures:
+    """Return those that hit one of these NICs, [NICs]; what hits none in particular hits all."""
+    below = np.array([kind.nics for kind in failures.kinds])[failures.kind]
+    upto = np.append(0, np.cumsum(mine))
+    last = np.minimum(failures.nic + below, len(mine))
+    hits = (upto[last] > upto[failures.nic]) | (below == 0)
+    return Failures(failures.kinds, *(column[hits] for column in failures[1:]))
+
+
 def _per_day(kinds: Sequence[Kind], name: str) -> float:
     return sum(each.things * each.per_thing_day for each in kinds if each.kind == name)
 

@@ -11,17 +11,19 @@ Every second of the period is in one account, so they sum to it.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.day.failures import NOTHING, Failures
+from openmrc.day.failures import NOTHING, Failures, hitting
+from openmrc.day.held import Held
 from openmrc.day.stalls import Stalls
 from openmrc.day.steps import Missing, Steps
+from openmrc.fabric.model import LongArray
 from openmrc.jit.interrupts import held_back
-from openmrc.planning.reliability import ALL, PATHS, PORT
+from openmrc.planning.reliability import ALL, PORT, Kind
 from openmrc.planning.sizing import Design
 
 SEED_STALLS = 2  # the purpose of a random stream
@@ -30,25 +32,24 @@ EPSILON = 1e-9
 
 
 class Job(NamedTuple):
-    """A job's own times, s, and its size."""
+    """A job's NICs, and its own times, s."""
 
-    gpus: int
+    nics: LongArray  # of the fabric, one for each GPU
     checkpoint_s: float  # of work between two
     checkpoint_time_s: float  # to write one
     restart_s: float
 
 
-class Event(NamedTuple):
-    """A failure, and what it did to the job."""
+DID = ("nothing", "stalled", "slower", "interrupted")  # in the order of what they cost
+NONE, STALLED, SLOWER, INTERRUPTED = range(len(DID))
 
-    at_s: float
-    kind: str
-    nic: int
-    plane: int
-    lasts_s: float
-    did: str  # "interrupted", "slower", "stalled", "nothing"
-    stall_s: float
-    step_s: float  # of a step from then on
+
+class Done(NamedTuple):
+    """What the failures so far did to the job: a column has an entry for each."""
+
+    did: list[int]  # index into `DID`
+    stall_s: list[float]
+    step_s: list[float]  # of a step from then on
 
 
 class Life:
@@ -64,6 +65,9 @@ class Life:
         values: Mapping[str, float],
         seed: int,
     ) -> None:
+        mine = np.zeros(design.nics, np.bool_)
+        mine[job.nics] = True
+        failures = hitting(failures, mine)
         self.job, self.design, self.failures, self.steps = job, design, failures, steps
         self._stalls, self._values = stalls, values
         self._draws = np.random.default_rng([seed, SEED_STALLS]).random(len(failures.at_s))
@@ -71,18 +75,17 @@ class Life:
         self.lost_s = dict.fromkeys(CAUSES, 0.0)
         self.steps_done = 0.0
         self.interruptions: Counter[str] = Counter()
-        self.events: list[Event] = []
+        self.done = Done([], [], [])
         self.outages: list[tuple[float, float, str]] = []  # from, until, what for
-        self.spells: list[tuple[float, float]] = []  # (time of a step, how many)
+        self._spells: dict[float, float] = defaultdict(float)  # how many steps took so long
         self._waits: list[tuple[float, str]] = []  # until when the job waits, and what for
         self._run_s = 0.0  # since it last started, checkpoints included
         self._kept = 0.0  # steps at the last checkpoint
         self._ends: list[tuple[float, int]] = []  # of failures: (when, number)
-        self._ports: dict[tuple[int, int], int] = {}  # missing, and by how many failures
-        self._lacking: Missing | None = frozenset()  # the same as a key; None: to be made
-        self._uplinks: dict[tuple[int, int], float] = {}  # (tier, block): share that is missing
-        hosts = design.nics // int(values["host_gpus"])
-        self.spares = int(hosts * values["spare_share"])
+        self._held = Held(failures, design, len(steps.none), mine)
+        self._holds = self._held.now()
+        self._per_host = int(values["host_gpus"])
+        self.spares = int(len(job.nics) // self._per_host * values["spare_share"])
         self._spares = self.spares
         self._back: list[tuple[float, int]] = []  # when hosts come back, and how many
         self._step_s = steps.whole_s
@@ -95,18 +98,19 @@ class Life:
     def _live(
         self, until_s: float, tell: Callable[[float], None], let_through: Callable[[], None]
     ) -> None:
-        at_s = self.failures.at_s
-        for number in range(int(np.searchsorted(at_s, self.now_s)), len(at_s)):
-            if at_s[number] >= until_s:
-                break
-            self._repairs(float(at_s[number]))
-            self._go_on(float(at_s[number]))
-            self._break(number)
-            tell(self.now_s)
+        failures = self.failures
+        first, last = np.searchsorted(failures.at_s, (self.now_s, until_s)).tolist()
+        columns = failures.at_s, failures.lasts_s, failures.kind, self._draws
+        rows = zip(*(column[first:last].tolist() for column in columns), strict=True)
+        for number, (at_s, lasts_s, kind, draw) in enumerate(rows, first):
+            self._repairs(at_s)
+            self._go_on(at_s)
+            self._break(number, failures.kinds[kind], lasts_s, draw)
+            tell(at_s)
             let_through()
         self._repairs(until_s)
         self._go_on(until_s)
-        tell(self.now_s)
+        tell(until_s)
 
     # ---- time passes
 
@@ -132,7 +136,7 @@ class Life:
         done = runs_s * rate
         self._run_s += runs_s
         self.steps_done += done
-        self.spells.append((self._step_s, done))
+        self._spells[self._step_s] += done
         self.lost_s["checkpoint"] += runs_s * self.job.checkpoint_time_s / period_s
         self.lost_s["bandwidth"] += done * (self._step_s - self.steps.whole_s)
         self.lost_s["collisions"] += done * (self.steps.whole_s - self.steps.ideal_s)
@@ -142,40 +146,45 @@ class Life:
         """Failures end until then."""
         while self._ends and self._ends[0][0] <= until_s:
             at_s, number = heapq.heappop(self._ends)
-            self._go_on(max(at_s, self.now_s))
-            self._hold(number, -1)
-            self._step_s = self._now_takes_s()
+            self._held.add(number, -1)
+            self._changes(max(at_s, self.now_s))
+
+    def _changes(self, at_s: float) -> None:
+        """From then on a step takes what it takes with what is missing."""
+        holds = self._held.now()
+        if holds != self._holds:
+            self._go_on(at_s)
+            self._holds = holds
+            self._step_s = self.steps.step_s(*holds)
 
     # ---- something fails
 
-    def _break(self, number: int) -> None:
-        failures = self.failures
-        kind = failures.kinds[int(failures.kind[number])]
-        lasts_s = float(failures.lasts_s[number])
+    def _break(self, number: int, kind: Kind, lasts_s: float, draw: float) -> None:
         before_s = self._step_s
-        stall_s, did = 0.0, "nothing"
+        stall_s, did = 0.0, NONE
         dies = kind.takes in (ALL, NOTHING)
-        failed: Sequence[int] = self._nics(number) if kind.takes == ALL else ()
+        failed: Sequence[int] = self._held.nics(number) if kind.takes == ALL else ()
         if not dies:
-            self._hold(number, 1)
+            self._held.add(number, 1)
             heapq.heappush(self._ends, (self.now_s + lasts_s, number))
-            failed = self._without_port(number) if kind.takes == PORT else ()
-            stall_s, dies_of_it = self._stalls(kind.takes, float(self._draws[number]))
+            failed = self._held.lost(number) if kind.takes == PORT else ()
+            stall_s, dies_of_it = self._stalls(kind.takes, draw)
             dies = bool(failed) or dies_of_it
         if dies:
-            did = "interrupted"
+            did = INTERRUPTED
             self.interruptions[kind.kind] += 1
             self._interrupt(failed, lasts_s)
         else:
-            self._step_s = self._now_takes_s()
+            self._changes(self.now_s)
             self._stall(stall_s)
             noticed = self._values["noticed_share"] * self.steps.whole_s
             if self._step_s > before_s + noticed:
-                did = "slower"
+                did = SLOWER
             elif stall_s > noticed:
-                did = "stalled"
-        here = (self.now_s, kind.kind, int(failures.nic[number]), int(failures.plane[number]))
-        self.events.append(Event(*here, lasts_s, did, stall_s, self._step_s))
+                did = STALLED
+        self.done.did.append(did)
+        self.done.stall_s.append(stall_s)
+        self.done.step_s.append(self._step_s)
 
     def _stall(self, stall_s: float) -> None:
         """All ranks wait; a job that does not run anyway waits no longer."""
@@ -183,7 +192,7 @@ class Life:
             return
         until_s = max([self.now_s + stall_s, *(ready_s for ready_s, _ in self._waits)])
         if not self._waits:
-            self.spells.append((self._step_s + stall_s, 1.0))
+            self._spells[self._step_s + stall_s] += 1
         self._waits = [(until_s, "stall")]
 
     def _interrupt(self, failed: Sequence[int], lasts_s: float) -> None:
@@ -191,31 +200,26 @@ class Life:
         undone = self.steps_done - self._kept
         self.steps_done = self._kept
         self.lost_s["rollback"] += undone * self.steps.ideal_s
-        per_host = int(self._values["host_gpus"])
-        ready_s = self._replace({nic // per_host for nic in failed}, lasts_s)
+        ready_s = self._replace({nic // self._per_host for nic in failed}, lasts_s)
         for end_s, number in self._ends:
             if self._spares > 0 and self._is_weak(number):
-                host = self._nics(number)[0] // per_host
+                host = self._held.nics(number)[0] // self._per_host
                 self._replace({host}, end_s - self.now_s)
         self._waits = [(ready_s, "spare"), (ready_s + self.job.restart_s, "restart")]
         self._run_s = 0.0
-        self._step_s = self._now_takes_s()
+        self._changes(self.now_s)
 
     def _is_weak(self, number: int) -> bool:
         """Whether a failure leaves one host short of ports, and of more than are admitted."""
-        kind, nics = self.failures.kinds[int(self.failures.kind[number])], self._nics(number)
+        kind, nics = self.failures.kinds[int(self.failures.kind[number])], self._held.nics(number)
         if kind.takes != PORT or len(nics) > self._values["host_gpus"]:
             return False
-        lacks = sum((nics[0], plane) in self._ports for plane in range(self.design.planes))
+        lacks = sum((nics[0], plane) in self._held.ports for plane in range(self.design.planes))
         return lacks > self._values["admit_ports"]
 
     def _replace(self, hosts: set[int], lasts_s: float) -> float:
         """Put spares in the place of hosts; return when enough of them are there."""
-        per_host = int(self._values["host_gpus"])
-        gone = [key for key in self._ports if key[0] // per_host in hosts]
-        for key in gone:
-            del self._ports[key]
-            self._lacking = None
+        self._held.replace(hosts, self._per_host)
         at_s = self.now_s
         while self._back and self._back[0][0] <= at_s:
             self._spares += heapq.heappop(self._back)[1]
@@ -228,68 +232,38 @@ class Life:
             self._spares += n
         return at_s
 
-    # ---- what is missing
-
-    def _nics(self, number: int) -> range:
-        """The NICs below a failure."""
-        kind = self.failures.kinds[int(self.failures.kind[number])]
-        first = int(self.failures.nic[number])
-        return range(first, min(first + kind.nics, self.design.nics))
-
-    def _hold(self, number: int, by: int) -> None:
-        """A failure begins (1) or ends (-1) to take ports or paths."""
-        failures = self.failures
-        kind, plane = failures.kinds[int(failures.kind[number])], int(failures.plane[number])
-        if kind.takes == PORT:
-            self._lacking = None
-            for nic in self._nics(number):
-                held = self._ports.get((nic, plane), 0) + by
-                if held > 0:
-                    self._ports[nic, plane] = held
-                else:
-                    self._ports.pop((nic, plane), None)
-        elif kind.takes == PATHS:
-            tier = next(t for t in range(self.design.tiers) if kind.nics <= self.design.reach(t))
-            key = (tier, int(failures.nic[number]) // kind.nics)
-            held_share = self._uplinks.get(key, 0.0) + by * kind.share / self.design.planes
-            if held_share > EPSILON:
-                self._uplinks[key] = held_share
-            else:
-                self._uplinks.pop(key, None)
-
-    def _without_port(self, number: int) -> list[int]:
-        """The NICs below a failure that have no port left."""
-        planes = self.design.planes
-        return [
-            nic for nic in self._nics(number) if all((nic, k) in self._ports for k in range(planes))
-        ]
-
-    def _now_takes_s(self) -> float:
-        """How long a step takes with what is missing at present."""
-        tiers = len(self.steps.none)
-        worst = [0.0] * tiers
-        for (tier, _), share in self._uplinks.items():
-            tier = min(tier, tiers - 1)
-            worst[tier] = max(worst[tier], round(share, 9))
-        if self._lacking is None:
-            self._lacking = frozenset(self._ports)
-        return self.steps.step_s(self._lacking, tuple(worst))
-
     # ---- what came of it
+
+    @property
+    def waits_for(self) -> str:
+        """Why the job does not run at present; "" if it does."""
+        return next((cause for ready_s, cause in self._waits if ready_s > self.now_s), "")
+
+    def holding(self) -> Iterator[int]:
+        """The numbers of failures that are not repaired yet."""
+        return (number for _, number in self._ends)
+
+    @property
+    def ports_missing(self) -> Missing:
+        """The ports that the job's NICs lack at present."""
+        return self._held.now()[0]
 
     def step_times_s(self, shares: tuple[float, ...]) -> list[float]:
         """The time of a step that this share of all steps did not exceed; 1: the longest."""
-        if not self.spells:
+        if not self._spells:
             return [float("nan")] * len(shares)
-        time_s, steps = (np.array(column) for column in zip(*self.spells, strict=True))
+        time_s, steps = (np.array(column) for column in zip(*self._spells.items(), strict=True))
         order = np.argsort(time_s)
         upto = np.cumsum(steps[order]) / steps.sum()
         places = np.minimum(np.searchsorted(upto, np.array(shares) - EPSILON), len(order) - 1)
         return [float(each) for each in time_s[order][places]]
 
-    def unnoticed(self) -> int:
-        """How many failures nobody noticed."""
-        return sum(each.did == "nothing" for each in self.events)
+    def unnoticed(self) -> Counter[str]:
+        """How many failures of each kind nobody noticed."""
+        kinds = self.failures.kind[: len(self.done.did)][np.array(self.done.did) == NONE]
+        counts = np.bincount(kinds, minlength=len(self.failures.kinds)).tolist()
+        named = zip(self.failures.kinds, counts, strict=True)
+        return Counter({kind.kind: n for kind, n in named if n})
 
     def accounts_s(self) -> Iterator[tuple[str, float]]:
         """All seconds of the period: of useful work, and lost by cause."""

@@ -16,43 +16,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.day.life import Life
+from openmrc.day.life import DID, Life
 from openmrc.day.told import WORDS, answer
-
-DID = ("nothing", "stalled", "slower", "interrupted")  # in the order of what they cost
 
 
 def timeline(life: Life) -> dict[str, Any]:
     """Return the failures of a life as packed columns, and when the job did not run."""
-    kinds = [kind.kind for kind in life.failures.kinds]
-    rows = [
-        (
-            e.at_s,
-            e.lasts_s,
-            e.stall_s,
-            e.step_s,
-            kinds.index(e.kind),
-            DID.index(e.did),
-            e.nic,
-            e.plane,
-        )
-        for e in life.events
-    ]
-    table = np.array(rows, np.float64).reshape(-1, 8).T
-    columns = ("at_s", "lasts_s", "stall_s", "step_s", "kind", "did", "nic", "plane")
-    types = ("<f8", "<f4", "<f4", "<f4", "<u1", "<u1", "<i4", "<u1")
+    failures, done = life.failures, life.done
+    n = len(done.did)
+    columns: dict[str, tuple[Any, str]] = {
+        "at_s": (failures.at_s, "<f8"),
+        "lasts_s": (failures.lasts_s, "<f4"),
+        "stall_s": (done.stall_s, "<f4"),
+        "step_s": (done.step_s, "<f4"),
+        "kind": (failures.kind, "<u1"),
+        "did": (done.did, "<u1"),
+        "nic": (failures.nic, "<i4"),
+        "plane": (failures.plane, "<u1"),
+    }
     return {
-        "kinds": kinds,
+        "kinds": [kind.kind for kind in failures.kinds],
         "outages": life.outages,
-        **{
-            name: _packed(column, dtype)
-            for name, column, dtype in zip(columns, table, types, strict=True)
-        },
+        **{name: _packed(column[:n], dtype) for name, (column, dtype) in columns.items()},
     }
 
 
-def _packed(column: npt.NDArray[np.float64], dtype: str) -> str:
-    return b64encode(column.astype(dtype).tobytes()).decode()
+def _packed(column: npt.ArrayLike, dtype: str) -> str:
+    return b64encode(np.asarray(column).astype(dtype).tobytes()).decode()
 
 
 def page(results: Mapping[str, Any]) -> str:

@@ -7,12 +7,13 @@ that miss a port hardly notice what else is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
 from openmrc.flow.capacity import Capacity
-from openmrc.flow.steps import Lockstep
+from openmrc.flow.health import Floats
+from openmrc.flow.steps import Lockstep, UnderWay
 
 Missing = frozenset[tuple[int, int]]  # (NIC, plane)
 S_PER_PS = 1e-12
@@ -33,14 +34,15 @@ class Steps:
         uneven_s: float = 0.0,
     ) -> None:
         self._uneven_s = uneven_s
-        self.ideal_s = job.step_ps(whole) * S_PER_PS + uneven_s  # without collisions
+        self.ideal_s = job.step_ps(job.taken(whole)) * S_PER_PS + uneven_s  # without collisions
         self._job, self._whole, self._hashed = job, whole.times(used), hashed
         self._known: dict[tuple[Missing, tuple[float, ...]], float] = {}
         self.none = (0.0,) * len(whole.up)
+        self._undisturbed = job.taken(self._has(self.none))
         self.whole_s = self.step_s(frozenset(), self.none)
-        unlimited = whole.times(np.inf)
+        unlimited_ps = job.step_ps(job.taken(whole.times(np.inf)))
         # of a step, what is not computation: the part that waits for the network
-        self.exposed_share = 1 - (job.step_ps(unlimited) * S_PER_PS + uneven_s) / self.whole_s
+        self.exposed_share = 1 - (unlimited_ps * S_PER_PS + uneven_s) / self.whole_s
 
     def step_s(self, ports: Missing, uplinks: tuple[float, ...]) -> float:
         """Return the time of a step while these ports, and these shares of uplinks, are missing."""
@@ -49,17 +51,27 @@ class Steps:
     def _one(self, ports: Missing, uplinks: tuple[float, ...]) -> float:
         key = (ports, uplinks)
         if key not in self._known:
-            lockstep_ps = self._job.step_ps(self._has(ports, uplinks))
+            lockstep_ps = self._job.step_ps(self._taken(ports, uplinks))
             self._known[key] = lockstep_ps * S_PER_PS + self._uneven_s
         return self._known[key]
 
-    def _has(self, ports: Iterable[tuple[int, int]], uplinks: tuple[float, ...]) -> Capacity:
-        whole = self._whole
-        out, into = whole.out.copy(), whole.into.copy()
-        for nic, plane in ports:
-            out[nic, plane] = into[nic, plane] = 0
+    def under_way(self, ports: Missing, share: float) -> list[UnderWay]:
+        """What is under way at this share of a step while these ports are missing."""
+        return self._job.under_way(self._taken(ports, self.none), share)
+
+    def _taken(self, ports: Missing, uplinks: tuple[float, ...]) -> Floats:
+        """What phases take while these ports, or these shares of uplinks, are missing."""
+        has = self._has(uplinks)
+        if ports:
+            nics, planes = np.array(sorted(ports)).T
+            has = has._replace(out=has.out.copy(), into=has.into.copy())
+            has.out[nics, planes] = has.into[nics, planes] = 0
+            return self._job.worse(self._undisturbed, has, nics)
+        return self._undisturbed if uplinks == self.none else self._job.taken(has)
+
+    def _has(self, uplinks: tuple[float, ...]) -> Capacity:
         left = 1 - np.array(uplinks)
         if self._hashed is not None:
             left = left * 0 + [1 / self._hashed(share) for share in uplinks]
         each = left[:, None]
-        return whole._replace(out=out, into=into, up=whole.up * each, down=whole.down * each)
+        return self._whole._replace(up=self._whole.up * each, down=self._whole.down * each)

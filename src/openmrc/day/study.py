@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import IO, TYPE_CHECKING, Any
 
-from openmrc.day.day import life_of, sides_of
+from openmrc.day.day import Side, life_of, sides_of, steps_of
 from openmrc.day.failures import draw
+from openmrc.day.steps import Steps
 from openmrc.day.told import told
 from openmrc.errors import InputError
 from openmrc.newfile import write_whole
 from openmrc.planning.reliability import SECONDS_PER_DAY
 from openmrc.reading import read_text
+from openmrc.scenario.scenario import parse_scenario
 from openmrc.tabular import Column, print_table
 
 if TYPE_CHECKING:
@@ -31,15 +34,21 @@ Figures = dict[str, Any]
 
 def lives(scenario: Scenario, inputs: Mapping[str, Any]) -> list[Figures]:
     """The figures of all fabrics through the failures of one seed."""
-    sides = sides_of(scenario, inputs["switch_rate_bps"])
+    known = _known(scenario.to_toml(), inputs["switch_rate_bps"])
     values, seed = inputs["assumptions"], inputs["seed"]
     found = []
-    failures = draw([side.design for side in sides], values, inputs["days"], seed)
-    for side, broken in zip(sides, failures, strict=True):
-        life = life_of(scenario, side, broken, values, seed)
+    failures = draw([side.design for side, _ in known], values, inputs["days"], seed)
+    for (side, steps), broken in zip(known, failures, strict=True):
+        life = life_of(side, steps, broken, values, seed)
         life.run(inputs["days"] * SECONDS_PER_DAY)
-        found.append(told(side.name, life, values))
+        found.append(told(side, life, values))
     return found
+
+
+@lru_cache(1)  # the seeds of a process share the times of all steps that one of them has met
+def _known(scenario_toml: str, switch_rate_bps: int) -> list[tuple[Side, Steps]]:
+    scenario = parse_scenario(scenario_toml)
+    return [(side, steps_of(side, scenario.seed)) for side in sides_of(scenario, switch_rate_bps)]
 
 
 def study(

@@ -2,6 +2,7 @@
 
 __all__ = [
     "capacity",
+    "health",
     "steps",
     "warmup",
     "world",

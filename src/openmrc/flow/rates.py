@@ -21,6 +21,8 @@ from openmrc.jit import inlined, inner
 
 TINY = 1e-30
 FAINT = 0.02
+STALE = FAINT / 10  # of a pool: with so many more or fewer answers its rates are computed again,
+ANSWERED = 4  # up to so many times, each of which leaves a fiftieth of what it was off
 NEAR = 1e-9  # shares of a pool that count as equal
 
 
@@ -171,7 +173,8 @@ def _fill(fl):
         lowest = min(lowest, flow.rate_max)
     for i in range(c.n_pools):
         pool = fl.pool[fl.considered[i]]
-        pool.left = max(pool.bytes_per_ps - pool.faint, 0.0)
+        pool.shared = max(pool.bytes_per_ps - pool.faint, 0.0)
+        pool.left = pool.shared
         pool.weight = 0.0
         pool.waiting = 0
         node = int(pool.head)
@@ -256,6 +259,17 @@ def _overloaded(fl):
 
 
 @inner
+def _is_stale(fl):
+    """Whether a pool has other answers with these rates than those that were taken off it."""
+    for i in range(fl.c[0].n_pools):
+        pool = fl.pool[fl.considered[i]]
+        left = max(pool.bytes_per_ps - pool.faint, 0.0)
+        if abs(left - pool.shared) > STALE * pool.bytes_per_ps:
+            return True
+    return False
+
+
+@inner
 def compute(fl, now):
     """Compute the rates that what is dirty or fresh can affect; `met` has the flows. Call `forget`
     once they are used.
@@ -276,12 +290,15 @@ def compute(fl, now):
             fl.pool[r].full = 0
     c.n_dirty = 0
     first = 0
+    again = 0
     while True:
         _spread(fl, first, now)
         _fill(fl)
         first = int(c.n_pools)
         if not _overloaded(fl):
-            break
+            again += 1
+            if again == ANSWERED or not _is_stale(fl):
+                break
 
 
 @inner

@@ -80,7 +80,8 @@ POOL = record_type(
     ("bytes_per_ps", "f8"),
     ("load", "f8"),  # of all flows in its list
     ("faint", "f8"),  # answers that only count
-    ("left", "f8"),  # while rates are computed: what is not given away,
+    ("shared", "f8"),  # while rates are computed: what there was without those,
+    ("left", "f8"),  # what of it is not given away,
     ("weight", "f8"),  # what its flows that have no rate yet take of it at a rate of 1,
     ("waiting", "i4"),  # and how many they are
     ("head", "i4"),  # of its list, -1 if it is empty

@@ -6,17 +6,17 @@ last, each is slowed by the part of the time for which the other sends.
 
 `Ranks` has a time for each rank. `Lockstep` has a time for each stage: its ranks begin a phase
 together, and the phase takes what its slowest group takes. Groups in equal state are equal, so few
-are computed, and a state that was met before costs nothing.
+are computed; and where some NICs have less than before, only groups that they are in.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.fabric.model import LongArray
 from openmrc.flow import groups
@@ -46,9 +46,21 @@ Key = tuple[Any, ...]
 class Taken(NamedTuple):
     """What a phase takes, alone: each rank, or each stage."""
 
-    ps: Floats
-    work_ps: Floats  # of that, for how long a NIC sends
+    ps: Any
+    work_ps: Any  # of that, for how long a NIC sends
     at_once: int = 1  # messages of a NIC at the same time
+
+
+class UnderWay(NamedTuple):
+    """A phase that is under way: its groups of NICs, and from when until when it lasts, ps from
+    now.
+    """
+
+    phase: Collective | Message
+    size: int  # of a rank's share, bytes
+    nics: LongArray  # [groups, members]
+    begin_ps: float
+    end_ps: float
 
 
 class _Job:
@@ -76,9 +88,8 @@ class _Job:
             return phase.after
         return (phase.after if isinstance(phase, Collective) else self._poster[number],)
 
-    def _between(self, has: Capacity, phase: Message) -> Taken:
+    def _between(self, has: Capacity, src: LongArray, dst: LongArray) -> Taken:
         """What each rank of a stage takes to send a microbatch to the next, or the one before."""
-        src, dst = (self._nics[stage] for stage in _stages(phase))
         send_ps, way_ps = self._links(has, src, dst, self.work.sizes.pp)
         return Taken(send_ps + way_ps, send_ps)
 
@@ -104,7 +115,7 @@ class _Job:
             work_ps = wire * (members - 1) / np.maximum(has.out[nics].sum(axis=2), TINY)
             return Taken(ready_ps - start_ps, work_ps, members - 1)
         links = self._links(has, nics, np.roll(nics, -1, axis=1), phase.size / members)
-        steps = (members - 1) * (2 if phase.kind == ALL_REDUCE else 1)
+        steps = ring_steps(phase.kind, members)
         groups.ring(start_ps, *links, steps, start_ps.copy(), ready_ps)
         return Taken(ready_ps - start_ps, steps * links[0])
 
@@ -148,7 +159,7 @@ class Ranks(_Job):
 
     def _taken(self, has: Capacity, phase: Collective | Message, begun: Floats) -> Taken:
         if isinstance(phase, Message):
-            return self._between(has, phase)
+            return self._between(has, *(self._nics[stage] for stage in _stages(phase)))
         members = self._groups[phase.stage, phase.group]
         found = self._together(has, phase, self._nics[phase.stage][members], begun[members])
         ps, work_ps = np.empty(len(begun)), np.empty(len(begun))
@@ -222,41 +233,100 @@ class Lockstep(_Job):
         flat = np.array([each for row in waits for each in row], np.int64)
         self._program = (np.array(costs, np.int64), first, flat, stages, series_of)
         self._aside = np.zeros((layout.size("pp"), ASIDE_MAX + 1), np.int64)
-        self._known: dict[Key, tuple[float, float, float]] = {}
         self._step_ps: dict[bytes, float] = {}
 
-    def step_ps(self, has: Capacity) -> float:
-        """How long one of many steps takes in this state, ps."""
-        states = [_state(has, nics) for nics in self._nics]
-        taken = np.array([self._taken(has, key, states) for key in self._like])
+    def step_ps(self, taken: Floats) -> float:
+        """How long one of many steps takes if phases take this, ps."""
         known = taken.tobytes()
         if known not in self._step_ps:
-            lasts = np.zeros((len(self._order), 3))  # as of `_Lasts`
-            self._aside[:] = 0
-            groups.pass_time(taken, *self._program, self._aside, lasts)
-            ends = lasts[self._ends, 1].max(axis=1)
-            self._step_ps[known] = float(ends[-1] - (ends[-2] if len(ends) > 1 else 0))
+            begin_ps, end_ps = self._last_step(self._lasts(taken))
+            self._step_ps[known] = end_ps - begin_ps
         return self._step_ps[known]
 
-    def _taken(
-        self, has: Capacity, key: Key, states: Sequence[bytes]
-    ) -> tuple[float, float, float]:
-        """What a phase takes, alone, if all its ranks begin together: that of its slowest group."""
-        phase = self._like[key]
+    def _lasts(self, taken: Floats) -> Floats:
+        """From when until when each phase lasts, in their order; columns as of `_Lasts`."""
+        lasts = np.zeros((len(self._order), 3))
+        self._aside[:] = 0
+        groups.pass_time(taken, *self._program, self._aside, lasts)
+        return lasts
+
+    def _last_step(self, lasts: Floats) -> tuple[float, float]:
+        """From when until when the last step lasts."""
+        ends = lasts[self._ends, 1].max(axis=1)
+        return float(ends[-2]) if len(ends) > 1 else 0.0, float(ends[-1])
+
+    def under_way(self, taken: Floats, share: float) -> list[UnderWay]:
+        """What is under way at this share of one of many steps, or when ranks send next."""
+        lasts = self._lasts(taken)
+        begin_ps, end_ps = self._last_step(lasts)
+        at_ps = begin_ps + share * (end_ps - begin_ps)
+        sends = [
+            (phase, *lasts[i, :2].tolist())
+            for i, phase in enumerate(self._made[number] for number in self._order)
+            if isinstance(phase, Collective | Message)
+        ]
+        if not any(begin <= at_ps < end for _, begin, end in sends):
+            at_ps = min((begin for _, begin, _ in sends if begin > at_ps), default=at_ps)
+        return [
+            UnderWay(phase, self._size(phase), self._members(phase), begin - at_ps, end - at_ps)
+            for phase, begin, end in sends
+            if begin <= at_ps < end
+        ]
+
+    def _size(self, phase: Collective | Message) -> int:
+        return self.work.sizes.pp if isinstance(phase, Message) else phase.size
+
+    def _members(self, phase: Collective | Message) -> LongArray:
+        """The NICs of each group of a phase, [groups, members]; of a message its two ends."""
+        if isinstance(phase, Message):
+            return np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
+        return self._nics[phase.stage][self._groups[phase.stage, phase.group]]
+
+    def taken(self, has: Capacity) -> Floats:
+        """What each kind of phase takes in this state, alone, if all its ranks begin together: that
+        of its slowest group; columns as of `Taken`.
+        """
+        return np.array([self._slowest(has, phase) for phase in self._like.values()])
+
+    def worse(self, taken: Floats, has: Capacity, nics: LongArray) -> Floats:
+        """The same where these NICs have less than in the state in which phases took `taken`: only
+        groups that they are in can be slower.
+        """
+        weak = np.zeros(len(has.out), np.bool_)
+        weak[nics] = True
+        found = taken.copy()
+        for i, phase in enumerate(self._like.values()):
+            slowest = self._slowest(has, phase, weak)
+            if slowest[0] > taken[i, 0]:
+                found[i] = slowest
+        return found
+
+    def _slowest(
+        self, has: Capacity, phase: Phase, weak: npt.NDArray[np.bool_] | None = None
+    ) -> Taken:
+        """What the slowest group of a phase takes, of those that have a weak NIC if these are
+        given.
+        """
         if isinstance(phase, Compute):
-            return float(phase.ps.mean()), 0.0, 1.0
+            return Taken(float(phase.ps.mean()), 0.0)
         assert isinstance(phase, Collective | Message)
-        memo = (key, *(states[stage] for stage in _stages(phase)))
-        if memo not in self._known:
-            if isinstance(phase, Message):
-                found = self._between(has, phase)
-            else:
-                nics = self._nics[phase.stage][self._groups[phase.stage, phase.group]]
-                nics = nics[_distinct(has, nics)]
-                found = self._together(has, phase, nics, np.zeros(nics.shape))
-            worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
-            self._known[memo] = float(found.ps[worst]), float(found.work_ps[worst]), found.at_once
-        return self._known[memo]
+        members = self._members(phase)
+        if weak is not None:
+            members = members[weak[members].any(axis=1)]
+        if not len(members):
+            return Taken(0.0, 0.0)
+        if isinstance(phase, Message):
+            found = self._between(has, *members.T)
+        else:
+            members = members[_distinct(has, members)]
+            found = self._together(has, phase, members, np.zeros(members.shape))
+        worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
+        return Taken(found.ps[worst], found.work_ps[worst], found.at_once)
+
+
+def ring_steps(kind: str, members: int) -> int:
+    """How many messages each member of a ring sends."""
+    return (members - 1) * (2 if kind == ALL_REDUCE else 1)
 
 
 def _stages(phase: Collective | Message) -> tuple[int, ...]:
@@ -284,16 +354,6 @@ def _key(phase: Phase) -> Key:
         return (float(phase.ps.mean()),)
     assert isinstance(phase, Collective | Message)
     return phase[:2] if isinstance(phase, Message) else phase[:4]
-
-
-def _state(has: Capacity, nics: LongArray) -> bytes:
-    """A digest of all that these NICs have of the fabric."""
-    known = blake2b(digest_size=16)
-    for by_nic in (has.out, has.into):
-        known.update(by_nic[nics].tobytes())
-    for by_block in (has.up, has.down):
-        known.update(by_block[:, nics].tobytes())
-    return known.digest()
 
 
 def _distinct(has: Capacity, nics: LongArray) -> LongArray:

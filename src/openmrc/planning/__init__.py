@@ -5,6 +5,7 @@ __all__ = [
     "collisions",
     "command",
     "reliability",
+    "restarts",
     "sizing",
     "table",
 ]

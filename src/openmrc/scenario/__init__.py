@@ -16,6 +16,7 @@ __all__ = [
     "demo_scenario",
     "fabric",
     "fault",
+    "jobs",
     "lab",
     "load_scenario",
     "make_scenario",

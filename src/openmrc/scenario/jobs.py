@@ -15,6 +15,7 @@ from openmrc.scenario.workload import WorkloadSection
 if TYPE_CHECKING:
     from openmrc.traffic.traffic import Traffic
 
+TRAINING = "training"
 Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such text
 
 
@@ -45,6 +46,11 @@ class Jobs(WorkloadSection, frozen=True, kw_only=True):
 
         job, work = self.job[index]
         place = f"workload.job[{index}]"
+        if work.kind == TRAINING:
+            raise InputError(
+                f"{place}.kind: {work.kind!r}: only mrc day knows several training jobs; a run has"
+                f" one, [workload] with kind = {work.kind!r}"
+            )
         try:
             nics = read_nics(job.nics, n_nics)
         except InputError as error:
