@@ -10,6 +10,7 @@ from openmrc.conform.model import posted
 from openmrc.conform.model.between import Between
 from openmrc.conform.model.copies import Copies
 from openmrc.conform.model.overdue import Overdue
+from openmrc.conform.model.trips import Trips
 from openmrc.conform.model.window import Window
 from openmrc.engine import packet as pk
 from openmrc.units import US
@@ -41,8 +42,9 @@ class Sending:
         self._window: Window | None = None
         if link.exact and rate_bps:
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
-        self._copies = Copies(link.planes, target.rtt_ps, link.trims)
-        self._overdue = Overdue(target.rtt_ps, target.rto_ps)
+        trips = Trips(target.rtt_ps)
+        self._copies = Copies(link.planes, target.rtt_ps, target.rto_ps, link.trims, trips)
+        self._overdue = Overdue(trips, target.rto_ps)
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -51,9 +53,17 @@ class Sending:
 
     # --- what is done to it
 
+    def posts(self, length: int, imm: int | None) -> None:
+        """The application writes."""
+        if not self.posted.waits:
+            self._overdue.dry_ps = self._link.now_ps
+        if not self.posted.ended:
+            self.posted.post(length, imm)
+
     def hears(self, kind: str, p: Mapping[str, int]) -> dict[str, int]:
         """A SACK, NACK or ACK arrives: what must come of it."""
         self._busy_ps = self._link.now_ps
+        self._overdue.hears(self._link.now_ps)
         heard = self.posted.hears(kind, p)
         if heard and kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
@@ -62,8 +72,11 @@ class Sending:
         elif heard and kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
             reflected = seq + p.get("ack_psn_offset", 0)
-            if not p.get("pr"):
-                self._overdue.reflected(reflected, p.get("tx_timestamp", -1), self._link.now_ps)
+            if p.get("pr"):
+                self._overdue.answered(p.get("ack_psn_offset", 0))
+            else:
+                stamp = p.get("tx_timestamp", -1)
+                self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
             self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
         if heard:
             self._copies.came(heard.fresh)
@@ -119,12 +132,11 @@ class Sending:
         if kind == "ack":
             w.acked(heard.fresh, heard.units, now)
             return
-        if p.get("rcv_cwnd_pen") or p.get("restore_cwnd"):
-            self._window = None
         cack = q.sequence(p["cack_psn"], q.una - 1)
         rtt = w.sample(cack + p.get("ack_psn_offset", 0), p, heard.said, now)
         w.acked(heard.fresh, heard.units, now)
-        w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now)
+        penalty, restores = p.get("rcv_cwnd_pen", 0), bool(p.get("restore_cwnd"))
+        w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now, penalty, restores)
 
     # --- what it does
 
@@ -143,7 +155,9 @@ class Sending:
             right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
             if first and self.posted.packets_beside(seq) == 1 < self._link.planes:
                 right |= self._copies.begins(p["plane"])
-        self._overdue.sends(seq, p, event.at_ps)
+        spoken = self._overdue.sends(seq, p, event.at_ps)
+        if self.posted.waits and self._link.exact:  # else it may go again in doubt (row 8)
+            right |= spoken
         if w := self._window:
             right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + w.unsure + 0.5)}
             w.sends(seq, p, event.at_ps, first)
@@ -173,7 +187,7 @@ class Sending:
         right = self._place(event) | {"known_id": int(p["probe_id"] in self._probe_ids)}
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
-        self._overdue.asks(event.at_ps)
+        self._overdue.asks(p["probe_id"], event.at_ps)
         return right
 
     def on_completion(self, event: Event) -> dict[str, int]:
