@@ -8,6 +8,7 @@ known within bounds: all of those of the last `SURE_RTTS` count, and none after 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 
 SURE_RTTS, MOST_RTTS = 8, 24  # one whole period, and two with a turn that came late
 ALLOWED = 1.25
@@ -19,7 +20,7 @@ class Trips:
     def __init__(self, rtt_ps: int) -> None:
         self._rtt_ps = self._least_ps = rtt_ps
         self._sure: tuple[list[tuple[int, int]], ...] = [], []  # by kind: when it ended, how long
-        self._any: list[tuple[int, int]] = []
+        self._longest: deque[tuple[int, int]] = deque()  # of all seen, none longer after it
 
     def measured(self, again: bool, begun_ps: int, now_ps: int) -> None:
         """A SACK reflects the transmission that left then, and no other can be meant."""
@@ -29,11 +30,16 @@ class Trips:
 
     def seen(self, begun_ps: int, now_ps: int) -> None:
         """An answer shows that a packet has come, which may have been measured so."""
-        self._any.append((now_ps, now_ps - begun_ps))
+        rtt_ps = now_ps - begun_ps
+        while self._longest and self._longest[-1][1] <= rtt_ps:
+            self._longest.pop()
+        self._longest.append((now_ps, rtt_ps))
 
     def longest(self, now_ps: int) -> int:
         """The longest round trip that may count, ps."""
-        return max(self._rtt_ps, *_since(self._any, now_ps - MOST_RTTS * self._rtt_ps), 0)
+        while self._longest and self._longest[0][0] < now_ps - MOST_RTTS * self._rtt_ps:
+            self._longest.popleft()
+        return max(self._rtt_ps, self._longest[0][1] if self._longest else 0)
 
     def is_overdue(self, again: bool, begun_ps: int, now_ps: int) -> bool:
         """Whether at any time until now an answer was overdue: the times to look at are this one,
@@ -48,7 +54,3 @@ class Trips:
         known = self._sure[again]
         recent = known[bisect_left(known, (since, 0)) : bisect_left(known, (at_ps, 0))]
         return ALLOWED * max(self._least_ps, *(rtt for _, rtt in recent), 0)
-
-
-def _since(known: list[tuple[int, int]], at_ps: int) -> list[int]:
-    return [rtt for _, rtt in known[bisect_left(known, (at_ps, 0)) :]]
