@@ -32,7 +32,9 @@ class Answering:
                 bool(with_.get("trim_nack", 1)),
             )
         )
-        self._ways: Ways | None = Ways(link.planes, target.rtt_ps) if link.exact else None
+        # Where an EV is one end's source port, answers have an EV of their own.
+        follows = link.exact and not getattr(target, "local_evs", False)
+        self._ways: Ways | None = Ways(link.planes, target.rtt_ps) if follows else None
         self._by_psn: dict[int, list[Sent]] = {}
         self._unasked = 0.0  # answers that a peer need not give without end
         self._status_id = 0
@@ -103,6 +105,8 @@ class Answering:
         right = {"sacks": sacks, "nacks": 0, "acks": 0, "acks_max": 0, "placed": 0}
         if verdict == received.PLACED:
             right["placed"] = 1
+            if not p["length"]:
+                del right["placed"]  # nobody sees it
             right["va"] = p["va"]
             right["acks"] = int(complete > 0 and not r.ended)
             right["acks_max"] = right["acks"] * (1 + nothing_follows)
