@@ -44,6 +44,11 @@ class Copies:
         self._short = 0, 0  # of the last message of one packet: its plane, and the step to it
         self._steps = 0  # such messages that made the same step
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether no path can have been called bad yet."""
+        return not self._bad and not self._refusals
+
     def refused(self, seq: int, ev: int) -> None:
         """A NACK has come."""
         self.evs_calm, self._refusals = False, True

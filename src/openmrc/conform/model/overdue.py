@@ -52,15 +52,16 @@ class Overdue:
         if before is None or before.refused or before.at_ps < self.dry_ps:
             return {}
         newest = max(self._answered_ps, *self._evidence_ps[: 1 + before.again])
-        silent = self._is_silent(at_ps) or self._silent_ps > before.at_ps
+        silent = self.is_silent(at_ps) or self._silent_ps > before.at_ps
         return {"spoken": int(silent or max(newest, at_ps - self._rto_ps + 1) > before.at_ps)}
 
-    def _is_silent(self, at_ps: int) -> bool:
+    def is_silent(self, at_ps: int) -> bool:
+        """Whether nothing was heard for an RTO."""
         return at_ps - self._heard_ps >= self._rto_ps
 
     def hears(self, at_ps: int) -> None:
         """The peer has sent something."""
-        if self._is_silent(at_ps):
+        if self.is_silent(at_ps):
             self._silent_ps = at_ps
         self._heard_ps = at_ps
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from openmrc.conform.events import Event
 from openmrc.conform.model import posted
+from openmrc.conform.model.asking import Asking
 from openmrc.conform.model.between import Between
 from openmrc.conform.model.copies import Copies
 from openmrc.conform.model.overdue import Overdue
@@ -44,7 +45,7 @@ class Sending:
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
         trips = Trips(target.rtt_ps)
         self._copies = Copies(link.planes, target.rtt_ps, target.rto_ps, link.trims, trips)
-        self._overdue = Overdue(trips, target.rto_ps)
+        self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -65,6 +66,7 @@ class Sending:
         self._busy_ps = self._link.now_ps
         self._overdue.hears(self._link.now_ps)
         heard = self.posted.hears(kind, p)
+        self._asking.hears(heard is not None and heard.advance)
         if heard and kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
             self._copies.refused(seq, p.get("entropy", 0))
@@ -188,6 +190,9 @@ class Sending:
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
         self._overdue.asks(p["probe_id"], event.at_ps)
+        asked = self._asking.asks(event.at_ps)
+        if self._copies.is_calm and self._link.exact and not self._overdue.is_silent(event.at_ps):
+            right |= asked
         return right
 
     def on_completion(self, event: Event) -> dict[str, int]:
