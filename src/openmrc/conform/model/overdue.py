@@ -9,7 +9,7 @@ RTO of silence nothing has to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openmrc.conform.model.trips import ALLOWED, Trips
@@ -43,6 +43,7 @@ class Overdue:
         self._answered_ps = -1  # when the newest probe left that was answered
         self._heard_ps = self._silent_ps = 0  # the last answer; the last end of an RTO of silence
         self._una, self._una_ps, self._rto_ps = -1, 0, rto_ps
+        self._refusals = False  # which may begin an epoch of their own
         self.dry_ps = 0  # until then nothing waited to be sent
 
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int) -> dict[str, int]:
@@ -71,6 +72,7 @@ class Overdue:
 
     def refused(self, seq: int) -> None:
         """A NACK has come: the packet waits for the window alone."""
+        self._refusals = True
         if copy := self._last.get(seq):
             copy.refused = True
 
@@ -101,25 +103,42 @@ class Overdue:
         if copy.at_ps > self._evidence_ps[copy.again]:
             self._evidence_ps[copy.again], self._since_ps[copy.again] = copy.at_ps, now_ps
 
-    def late(self, una: int, new: int, now_ps: int) -> dict[str, int]:
-        """Of the oldest missing packet: whether it should have gone again by now, because what left
-        later is received; and whether a probe should have asked.
+    def late(self, missing: Sequence[int], new: int, now_ps: int) -> dict[str, int]:
+        """Of the first packets that are missing: whether any should have gone again by now, because
+        what left later is received; and of the oldest of them, whether a probe should have asked,
+        or the first RTO should have sent it again.
         """
-        copy, longest_ps = self._last[una], self._trips.longest(now_ps)
+        una, longest_ps = missing[0], self._trips.longest(now_ps)
+        copy = self._last[una]
         if una != self._una:
             self._una, self._una_ps = una, max(now_ps, copy.at_ps)
+        lost = [self._is_late(seq, new, longest_ps, now_ps) for seq in missing]
+        right = {"lost": int(1 in lost)} if {0, 1} & {*lost} else {}
+        rto_ps = self._una_ps + self._rto_ps
         if copy.refused:
-            return {}
-        covered = [self._last[seq] for seq in range(una, min(una + BATCH, new))]
-        left_ps = copy.at_ps if copy.again else max(one.at_ps for one in covered)
-        due_ps = left_ps + int(ALLOWED * longest_ps)
-        right: dict[str, int] = {}
-        speaks = [k for k in range(1 + copy.again) if self._evidence_ps[k] > copy.at_ps]
-        if speaks:
-            since_ps = max(due_ps, min(self._since_ps[k] for k in speaks))
-            right["lost"] = int(now_ps > since_ps + LOST_RTTS * longest_ps)
-        if not copy.again and now_ps < self._una_ps + self._rto_ps:  # else epochs pace the probes
-            since_ps = max(due_ps, self._asked_ps)
+            return right
+        if not self._refusals and copy.at_ps < rto_ps:
+            silent_ps = max(copy.at_ps + self._rto_ps, rto_ps)
+            right["silent"] = int(now_ps > silent_ps + LOST_RTTS * longest_ps)
+        if not copy.again and now_ps < rto_ps:  # else epochs pace the probes
+            since_ps = max(self._due_ps(una, new, longest_ps), self._asked_ps)
             doubled = min(max(self._asks - ASKS, 0), ASKS)
             right["unasked"] = int(now_ps > since_ps + (ASKED_RTTS * longest_ps << doubled))
         return right
+
+    def _due_ps(self, seq: int, new: int, longest_ps: int) -> int:
+        """When an answer to a packet is overdue."""
+        copy = self._last[seq]
+        covered = [self._last[one] for one in range(seq, min(seq + BATCH, new))]
+        left_ps = copy.at_ps if copy.again else max(one.at_ps for one in covered)
+        return left_ps + int(ALLOWED * longest_ps)
+
+    def _is_late(self, seq: int, new: int, longest_ps: int, now_ps: int) -> int | None:
+        """Whether a missing packet should have gone again; None if nothing speaks of it."""
+        copy = self._last[seq]
+        speaks = [k for k in range(1 + copy.again) if self._evidence_ps[k] > copy.at_ps]
+        if copy.refused or not speaks:
+            return None
+        since_ps = min(self._since_ps[k] for k in speaks)
+        since_ps = max(self._due_ps(seq, new, longest_ps), since_ps)
+        return int(now_ps > since_ps + LOST_RTTS * longest_ps)

@@ -19,6 +19,7 @@ from openmrc.units import US
 # In virtual time a packet that could follow has followed by then, and one that an answer lets go
 # has left, while answers come one after the other.
 FOLLOWS_PS, LEAVES_PS = 2 * US, US // 4
+LOOKED_AT = 3  # missing packets
 
 
 class Sending:
@@ -106,7 +107,7 @@ class Sending:
         q, link = self.posted, self._link
         if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
             return None
-        return self._overdue.late(q.una, q.new, link.now_ps)
+        return self._overdue.late(q.missing(LOOKED_AT), q.new, link.now_ps)
 
     @property
     def is_alone(self) -> bool:
