@@ -40,6 +40,7 @@ class Answering:
         self._status_id = 0
         self._asked: dict[int, Mapping[str, int]] = {}  # the target's requests, by id
         self._immediates = 0
+        self._shows_own = True  # the last SACK of data
 
     # --- what the kit sends
 
@@ -172,11 +173,17 @@ class Answering:
         if not probe:
             offset = own["psn"] - right["cack_psn"] & pk.PSN_MASK
             right["ack_psn_offset"] = max(offset - (offset >> 23 << 24), -0x8000)
+            right |= self._turn_of_blocks(base, r.sequence(own["psn"]), snapshot.cack)
         if not self._link.with_.get("always_skip_after"):
             right["m"] = pk.M_SKIP_ONCE if own.get("ce") else pk.M_NONE
         dynamic = self._link.with_.get("dynamic_mpr")
         right["mpr"] = r.told.mpr // pk.MPR_UNIT if dynamic else 0
         return right
+
+    def _turn_of_blocks(self, base: int, seq: int, cack: int) -> dict[str, int]:
+        """Blocks alternate (row 6): this SACK or the last one is of its own trigger's block."""
+        before, self._shows_own = self._shows_own, seq <= cack or base <= seq < base + 64
+        return {"own_block": int(before or self._shows_own)} if self._link.exact else {}
 
     def _snapshot(self, trigger: Sent, p: Mapping[str, int]) -> received.Snapshot:
         """The state that a SACK shows: that after its trigger, or, of one that is made a little
