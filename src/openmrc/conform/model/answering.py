@@ -265,9 +265,13 @@ class Answering:
             if (ev := self._ways.ev[p["plane"]]) is not None:
                 right["way_back"] = ev
             self._ways.asks(p["plane"], p["id"], p["ev"])
-            right |= self._turn(event) if self._link.peers_up == self._link.all_up else {}
+            if self._link.peers_up == self._link.all_up:
+                right |= self._turn(event)
         elif p["op"] == pk.OP_PORT_STATUS:
             right |= self._turn(event)
+        if p["op"] == pk.OP_EV_PROBE and self._link.exact and self._link.up == self._link.all_up:
+            half_ps = self._link.target.rtt_ps // 2  # a base round trip may have been measured
+            right["data_lately"] = int(event.at_ps < self._link.data_ps + half_ps)
         known = self._asked.get(p["id"])
         right["repeats"] = int(known is None or known["op"] == p["op"] == pk.OP_PORT_STATUS)
         self._asked[p["id"]] = p

@@ -149,7 +149,7 @@ class Sending:
         first = self.posted.una == self.posted.new
         seq = self.posted.sequence(p["psn"], self.posted.una)
         right = self.posted.sends(p) | self._place(event)
-        self._busy_ps = event.at_ps
+        self._busy_ps = self._link.data_ps = event.at_ps
         if self._window and p["rtx"] and self._window.flies(seq):
             self._lose(self._window, seq, event.at_ps)
         if self._link.exact:
