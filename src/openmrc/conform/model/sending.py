@@ -146,7 +146,7 @@ class Sending:
     def on_data(self, event: Event) -> dict[str, int]:
         """Data leaves."""
         p = event.fields
-        first = self.posted.una == self.posted.new
+        first, calm = self.posted.una == self.posted.new, self._copies.is_calm
         seq = self.posted.sequence(p["psn"], self.posted.una)
         right = self.posted.sends(p) | self._place(event)
         self._busy_ps = self._link.data_ps = event.at_ps
@@ -159,7 +159,8 @@ class Sending:
             if first and self.posted.packets_beside(seq) == 1 < self._link.planes:
                 right |= self._copies.begins(p["plane"])
         spoken = self._overdue.sends(seq, p, event.at_ps)
-        if self.posted.waits and self._link.exact:  # else it may go again in doubt (row 8)
+        # At the end it may go again in doubt, on another plane, or with a path that is bad (row 8).
+        if self._link.exact and (self.posted.waits or (calm and self._link.planes == 1)):
             right |= spoken
         if w := self._window:
             right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + w.unsure + 0.5)}
