@@ -42,7 +42,7 @@ from openmrc.conform.whole import Try
 from tests.conform import machine, stories, virtual
 
 T = TypeVar("T")
-LIMIT_S = 30  # of processor time, of an exchange with a mutant that never ends
+LIMIT_S = 15  # of processor time, of an exchange with a mutant that never ends
 STORIES = 8
 PARTS = ("/openmrc/engine/", "/openmrc/live/endpoint/")  # in the paths of the endpoint's files
 BROKEN = "!"  # before the name of an exception that a mutant raises
