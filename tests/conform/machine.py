@@ -31,8 +31,8 @@ UNSEEN = (
     "setup",
     "state",
 )
-# Of the live endpoint: how packets come in and go out.
-PATHS = ("complete", "control", "receive", "transmit", "udp")
+# Of the live endpoint: how packets come in and go out by plain UDP.
+PATHS = ("complete", "ip", "loop", "receive", "transmit")
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -58,7 +58,7 @@ class EngineTarget:
         memory = (REGION_VA, int(self.st.region[0].rkey), REGION_BYTES)
         self.region = {"requester": memory, "responder": memory}
         self._free_at = [0] * self.planes
-        self._scratch = records(1, pk.PACKET)[0]
+        self._scratch, self._arriving = records(1, pk.PACKET)[0], records(1, pk.PACKET)
         self._posted = self._received = 0
         self._failed = False
 
@@ -79,7 +79,8 @@ class EngineTarget:
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """A packet of the kit arrives now."""
-        p = records(1, pk.PACKET)[0]
+        self._arriving.view(np.uint8)[:] = 0
+        p = self._arriving[0]
         events.write_record(p, kind, given)
         p.src, p.dst = 1, 0
         own = kind in ("request", "response")

@@ -61,12 +61,14 @@ class Condition:
 
     def says(self, chosen: Fields, found: Fields) -> bool | None:
         """Whether the condition holds; None if a field is missing."""
-        terms = [t.of(chosen, found) for t in self.left], [t.of(chosen, found) for t in self.right]
-        if None in terms[0] or None in terms[1]:
-            return None
-        left, right = (sum(t for t in side if t is not None) for side in terms)
+        difference = 0
+        for sign, side in ((1, self.left), (-1, self.right)):
+            for term in side:
+                if (value := term.of(chosen, found)) is None:
+                    return None
+                difference += sign * value
         half = 1 << self.bits - 1
-        return _COMPARE[self.sign]((left - right + half) % (2 * half) - half, 0)
+        return _COMPARE[self.sign]((difference + half) % (2 * half) - half, 0)
 
     def holds(self, chosen: Fields, found: Fields) -> bool:
         """Whether the condition holds; it does not if a field is missing."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from openmrc.conform.model.copies import Copies
+from openmrc.conform.model.trips import Trips
 
-RTT = 100
+RTT, RTO = 100, 700
+
+
+def copies() -> Copies:
+    return Copies(2, RTT, RTO, trimming=True, trips=Trips(RTT))
 
 
 def sent(c: Copies, seq: int, at: int, ev: int, rtx: int = 0) -> dict[str, Any]:
@@ -15,7 +20,7 @@ def sent(c: Copies, seq: int, at: int, ev: int, rtx: int = 0) -> dict[str, Any]:
 
 
 def test_a_packet_goes_again_if_it_was_refused_or_is_overdue() -> None:
-    c = Copies(2, RTT, trimming=True)
+    c = copies()
     for seq in range(3):
         sent(c, seq, 0, seq % 2 << 16)
     assert sent(c, 0, 100, 0x1_0000, rtx=1)["reason"] == 0
@@ -25,7 +30,7 @@ def test_a_packet_goes_again_if_it_was_refused_or_is_overdue() -> None:
 
 
 def test_what_is_overdue_avoids_the_plane_if_another_delivers() -> None:
-    c = Copies(2, RTT, trimming=True)
+    c = copies()
     sent(c, 0, 0, 1)
     sent(c, 1, 0, 0x1_0001)
     assert "same_plane" not in sent(c, 0, 130, 1, rtx=1)
@@ -34,7 +39,7 @@ def test_what_is_overdue_avoids_the_plane_if_another_delivers() -> None:
 
 
 def test_planes_and_paths_lead_by_one() -> None:
-    c = Copies(2, RTT, trimming=True)
+    c = copies()
     right = [sent(c, k, k, ev) for k, ev in enumerate([1, 0x1_0001, 2, 3])]
     assert [r["plane_lead"] for r in right] == [1, 0, 1, 2]
     assert [r["ev_lead"] for r in right] == [0, 0, 0, 0]

@@ -93,3 +93,22 @@ def test_what_goes_again_and_comes_costs_its_packet() -> None:
     w.acked({6}, 1, 3 * T)
     assert w.sample(6, {"ack_psn_offset": 0, "tx_timestamp": 606}, 1, 3 * T) == T
     assert w.bytes == 150_000 - 1112
+
+
+def test_penalties_cut_it_until_it_is_restored() -> None:
+    w = window()
+    w.on_sack(0, 2 * T, True, 0)
+    w.on_sack(1000, None, True, 1, penalty=64)
+    w.on_sack(1000, None, True, 2, penalty=32)
+    assert w.bytes == 150_000 - 500 - 250
+    w.on_sack(0, None, True, 3, restores=True)
+    assert w.bytes == 150_000
+
+
+def test_the_window_before_penalties_is_kept_until_a_sack_asks_for_none() -> None:
+    w = window()
+    w.on_sack(0, 2 * T, True, 0)
+    w.on_sack(128_000, None, True, 1, penalty=64)
+    w.on_sack(0, None, True, 2)
+    w.on_sack(0, None, True, 3, restores=True)
+    assert w.bytes == 150_000 - 64_000

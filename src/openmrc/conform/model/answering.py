@@ -32,12 +32,15 @@ class Answering:
                 bool(with_.get("trim_nack", 1)),
             )
         )
-        self._ways: Ways | None = Ways(link.planes, target.rtt_ps) if link.exact else None
+        # Where an EV is one end's source port, answers have an EV of their own.
+        follows = link.exact and not getattr(target, "local_evs", False)
+        self._ways: Ways | None = Ways(link.planes, target.rtt_ps) if follows else None
         self._by_psn: dict[int, list[Sent]] = {}
         self._unasked = 0.0  # answers that a peer need not give without end
         self._status_id = 0
         self._asked: dict[int, Mapping[str, int]] = {}  # the target's requests, by id
         self._immediates = 0
+        self._shows_own = True  # the last SACK of data
 
     # --- what the kit sends
 
@@ -103,6 +106,8 @@ class Answering:
         right = {"sacks": sacks, "nacks": 0, "acks": 0, "acks_max": 0, "placed": 0}
         if verdict == received.PLACED:
             right["placed"] = 1
+            if not p["length"]:
+                del right["placed"]  # nobody sees it
             right["va"] = p["va"]
             right["acks"] = int(complete > 0 and not r.ended)
             right["acks_max"] = right["acks"] * (1 + nothing_follows)
@@ -168,11 +173,17 @@ class Answering:
         if not probe:
             offset = own["psn"] - right["cack_psn"] & pk.PSN_MASK
             right["ack_psn_offset"] = max(offset - (offset >> 23 << 24), -0x8000)
+            right |= self._turn_of_blocks(base, r.sequence(own["psn"]), snapshot.cack)
         if not self._link.with_.get("always_skip_after"):
             right["m"] = pk.M_SKIP_ONCE if own.get("ce") else pk.M_NONE
         dynamic = self._link.with_.get("dynamic_mpr")
         right["mpr"] = r.told.mpr // pk.MPR_UNIT if dynamic else 0
         return right
+
+    def _turn_of_blocks(self, base: int, seq: int, cack: int) -> dict[str, int]:
+        """Blocks alternate (row 6): this SACK or the last one is of its own trigger's block."""
+        before, self._shows_own = self._shows_own, seq <= cack or base <= seq < base + 64
+        return {"own_block": int(before or self._shows_own)} if self._link.exact else {}
 
     def _snapshot(self, trigger: Sent, p: Mapping[str, int]) -> received.Snapshot:
         """The state that a SACK shows: that after its trigger, or, of one that is made a little
@@ -254,9 +265,13 @@ class Answering:
             if (ev := self._ways.ev[p["plane"]]) is not None:
                 right["way_back"] = ev
             self._ways.asks(p["plane"], p["id"], p["ev"])
-            right |= self._turn(event) if self._link.peers_up == self._link.all_up else {}
+            if self._link.peers_up == self._link.all_up:
+                right |= self._turn(event)
         elif p["op"] == pk.OP_PORT_STATUS:
             right |= self._turn(event)
+        if p["op"] == pk.OP_EV_PROBE and self._link.exact and self._link.up == self._link.all_up:
+            half_ps = self._link.target.rtt_ps // 2  # a base round trip may have been measured
+            right["data_lately"] = int(event.at_ps < self._link.data_ps + half_ps)
         known = self._asked.get(p["id"])
         right["repeats"] = int(known is None or known["op"] == p["op"] == pk.OP_PORT_STATUS)
         self._asked[p["id"]] = p

@@ -39,6 +39,7 @@ class Between:
         self.all_up = (1 << self.planes) - 1
         self.trims = bool(with_.get("trimming", 1) and with_.get("trim_nack", 1))
         self.sent: list[Sent] = []
+        self.data_ps = -target.rtt_ps  # when the target sent data last
         self._masks = [(-1, self.all_up, self.all_up)]  # time, own ports up, the peer's
         self._stamp: tuple[int, int] | None = None  # time and stamp of a packet
 

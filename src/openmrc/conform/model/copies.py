@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-OVERDUE_RTTS = 1.25  # an answer takes a round trip, and a quarter for what differs (row 7)
+from openmrc.conform.model.trips import Trips
+
 TOGETHER_RTTS = 1  # copies of what took one path leave within this time
 LATELY_RTTS = 2
 
@@ -28,8 +29,9 @@ class Copy:
 class Copies:
     """The transmissions of one queue pair."""
 
-    def __init__(self, planes: int, rtt_ps: int, trimming: bool) -> None:
-        self._rtt_ps, self._trimming = rtt_ps, trimming
+    def __init__(self, planes: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips) -> None:
+        self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
+        self._trips = trips
         self._last: dict[int, Copy] = {}
         self._lost: list[Copy] = []  # what went again because it was overdue
         self._delivered_ps: dict[int, int] = {}  # by plane
@@ -41,6 +43,11 @@ class Copies:
         self._refusals = False
         self._short = 0, 0  # of the last message of one packet: its plane, and the step to it
         self._steps = 0  # such messages that made the same step
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no path can have been called bad yet."""
+        return not self._bad and not self._refusals
 
     def refused(self, seq: int, ev: int) -> None:
         """A NACK has come."""
@@ -95,7 +102,9 @@ class Copies:
         if before.refused or before.trial:
             return {"reason": 1}
         self.planes_calm = self.evs_calm = False
-        overdue = now_ps - before.at_ps >= OVERDUE_RTTS * self._rtt_ps
+        overdue = now_ps - before.at_ps >= self._rto_ps or self._trips.is_overdue(
+            not before.first, before.at_ps, now_ps
+        )
         since = now_ps - TOGETHER_RTTS * self._rtt_ps
         beside = any(one.plane == before.plane and one.at_ps >= since for one in self._lost)
         down = not up >> before.plane & 1

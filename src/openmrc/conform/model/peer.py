@@ -3,7 +3,8 @@ repeats and delays packets at random: what `serve` and `arrive` play.
 
 All is drawn from a seed. A network is given in percent: `loss=5 trim=5 mark=5 twice=5 late=5`;
 `late` is a packet, or its answer, that takes half a round trip more; `queue` is what the answer to
-each takes more, in percent of a round trip.
+each takes more, in percent of a round trip, but for retransmissions, which overtake data; `penalty`
+is what each SACK asks for (MRC 4.8), and `restore` whether it takes back what was asked for before.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Network:
     twice: int = 0
     late: int = 0
     queue: int = 0
+    penalty: int = 0
+    restore: int = 0
     plane: int = -1  # where it loses; -1 is everywhere
 
     def dice(self) -> random.Random:
@@ -71,7 +74,7 @@ class Responder:
             self._n += 1
             at = (
                 event.at_ps
-                + self._rtt_ps * (100 + net.queue) // 100
+                + self._rtt_ps * (100 + net.queue * (not p.get("rtx"))) // 100
                 + late
                 + copy * self._rtt_ps // 8
             )
@@ -130,6 +133,8 @@ class Responder:
             "entropy": p["ev"],
             "tx_timestamp": p["tx_timestamp"],
             "m": pk.M_SKIP_ONCE if marked else pk.M_NONE,
+            "rcv_cwnd_pen": self._network.penalty,
+            "restore_cwnd": self._network.restore,
             **self._way(p["plane"]),
         }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from openmrc.conform.model.cutting import OVERHEAD, opcode, packets_of
@@ -91,6 +92,10 @@ class Posted:
     def waits(self) -> bool:
         """Whether anything was posted that has not left."""
         return self.new < len(self._of)
+
+    def missing(self, most: int) -> list[int]:
+        """The first sequences that were sent and not shown received."""
+        return list(islice((n for n in range(self.una, self.new) if n not in self.shown), most))
 
     @property
     def may_send(self) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from openmrc.conform.events import Event
 from openmrc.conform.model import posted
+from openmrc.conform.model.asking import Asking
 from openmrc.conform.model.between import Between
 from openmrc.conform.model.copies import Copies
 from openmrc.conform.model.overdue import Overdue
+from openmrc.conform.model.trips import Trips
 from openmrc.conform.model.window import Window
 from openmrc.engine import packet as pk
 from openmrc.units import US
@@ -17,6 +19,7 @@ from openmrc.units import US
 # In virtual time a packet that could follow has followed by then, and one that an answer lets go
 # has left, while answers come one after the other.
 FOLLOWS_PS, LEAVES_PS = 2 * US, US // 4
+LOOKED_AT = 3  # missing packets
 
 
 class Sending:
@@ -41,8 +44,9 @@ class Sending:
         self._window: Window | None = None
         if link.exact and rate_bps:
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
-        self._copies = Copies(link.planes, target.rtt_ps, link.trims)
-        self._overdue = Overdue(target.rtt_ps, target.rto_ps)
+        trips = Trips(target.rtt_ps)
+        self._copies = Copies(link.planes, target.rtt_ps, target.rto_ps, link.trims, trips)
+        self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -51,10 +55,19 @@ class Sending:
 
     # --- what is done to it
 
+    def posts(self, length: int, imm: int | None) -> None:
+        """The application writes."""
+        if not self.posted.waits:
+            self._overdue.dry_ps = self._link.now_ps
+        if not self.posted.ended:
+            self.posted.post(length, imm)
+
     def hears(self, kind: str, p: Mapping[str, int]) -> dict[str, int]:
         """A SACK, NACK or ACK arrives: what must come of it."""
         self._busy_ps = self._link.now_ps
+        self._overdue.hears(self._link.now_ps)
         heard = self.posted.hears(kind, p)
+        self._asking.hears(heard is not None and heard.advance)
         if heard and kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
             self._copies.refused(seq, p.get("entropy", 0))
@@ -62,8 +75,11 @@ class Sending:
         elif heard and kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
             reflected = seq + p.get("ack_psn_offset", 0)
-            if not p.get("pr"):
-                self._overdue.reflected(reflected, p.get("tx_timestamp", -1), self._link.now_ps)
+            if p.get("pr"):
+                self._overdue.answered(p.get("ack_psn_offset", 0))
+            else:
+                stamp = p.get("tx_timestamp", -1)
+                self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
             self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
         if heard:
             self._copies.came(heard.fresh)
@@ -91,7 +107,7 @@ class Sending:
         q, link = self.posted, self._link
         if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
             return None
-        return self._overdue.late(q.una, q.new, link.now_ps)
+        return self._overdue.late(q.missing(LOOKED_AT), q.new, link.now_ps)
 
     @property
     def is_alone(self) -> bool:
@@ -119,22 +135,21 @@ class Sending:
         if kind == "ack":
             w.acked(heard.fresh, heard.units, now)
             return
-        if p.get("rcv_cwnd_pen") or p.get("restore_cwnd"):
-            self._window = None
         cack = q.sequence(p["cack_psn"], q.una - 1)
         rtt = w.sample(cack + p.get("ack_psn_offset", 0), p, heard.said, now)
         w.acked(heard.fresh, heard.units, now)
-        w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now)
+        penalty, restores = p.get("rcv_cwnd_pen", 0), bool(p.get("restore_cwnd"))
+        w.on_sack(heard.n_bytes, rtt, p.get("m") == pk.M_SKIP_ONCE, now, penalty, restores)
 
     # --- what it does
 
     def on_data(self, event: Event) -> dict[str, int]:
         """Data leaves."""
         p = event.fields
-        first = self.posted.una == self.posted.new
+        first, calm = self.posted.una == self.posted.new, self._copies.is_calm
         seq = self.posted.sequence(p["psn"], self.posted.una)
         right = self.posted.sends(p) | self._place(event)
-        self._busy_ps = event.at_ps
+        self._busy_ps = self._link.data_ps = event.at_ps
         if self._window and p["rtx"] and self._window.flies(seq):
             self._lose(self._window, seq, event.at_ps)
         if self._link.exact:
@@ -143,7 +158,10 @@ class Sending:
             right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
             if first and self.posted.packets_beside(seq) == 1 < self._link.planes:
                 right |= self._copies.begins(p["plane"])
-        self._overdue.sends(seq, p, event.at_ps)
+        spoken = self._overdue.sends(seq, p, event.at_ps)
+        # At the end it may go again in doubt, on another plane, or with a path that is bad (row 8).
+        if self._link.exact and (self.posted.waits or (calm and self._link.planes == 1)):
+            right |= spoken
         if w := self._window:
             right |= {"flying": w.flying, "room": math.ceil(w.bytes - w.spare + w.unsure + 0.5)}
             w.sends(seq, p, event.at_ps, first)
@@ -173,7 +191,10 @@ class Sending:
         right = self._place(event) | {"known_id": int(p["probe_id"] in self._probe_ids)}
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
-        self._overdue.asks(event.at_ps)
+        self._overdue.asks(p["probe_id"], event.at_ps)
+        asked = self._asking.asks(event.at_ps)
+        if self._copies.is_calm and self._link.exact and not self._overdue.is_silent(event.at_ps):
+            right |= asked
         return right
 
     def on_completion(self, event: Event) -> dict[str, int]:

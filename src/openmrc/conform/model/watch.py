@@ -97,8 +97,7 @@ class Watch:
 
     def posts(self, length: int, imm: int | None) -> None:
         """The application writes."""
-        if not self._sending.posted.ended:
-            self._sending.posted.post(length, imm)
+        self._sending.posts(length, imm)
 
     def receives(self, n: int) -> None:
         """The application has this many receives posted."""

@@ -1,5 +1,5 @@
-"""The window of a requester by NSCC (MRC 4.6, 4.9): how many bytes may be in flight, by the answers
-that it has had, and by what it sends again as lost while more waits to be sent.
+"""The window of a requester by NSCC (MRC 4.6, 4.8, 4.9): how many bytes may be in flight, by the
+answers that it has had, and by what it sends again as lost while more waits to be sent.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Window:
         self._fast = self._alarm = False
         self._period_ends, self._adjusted, self._cut, self._again_at = 0, LONG_AGO, LONG_AGO, -1
         self._cuts_from, self._least = LONG_AGO, 0.0  # losses of a round trip take at most half
+        self._spared = 0.0  # before the receiver's penalties; 0 while there are none
         self._lost_plane = -1
         self._answer_at: int | None = None
         self._quiet = LONG_AGO, LONG_AGO
@@ -165,8 +166,16 @@ class Window:
         quiet = max(ended - max(now_ps - rtt, begun), 0)
         return max(rtt - quiet, min(rtt, self._base))
 
-    def on_sack(self, new: int, rtt: int | None, marked: bool, now_ps: int) -> None:
-        """Steps 1 to 6 of MRC 4.6."""
+    def on_sack(
+        self,
+        new: int,
+        rtt: int | None,
+        marked: bool,
+        now_ps: int,
+        penalty: int = 0,
+        restores: bool = False,
+    ) -> None:
+        """Steps 1 to 6 of MRC 4.6, and what the receiver asks for."""
         self._achieved += new
         self._ignored += new
         self._since += new
@@ -179,6 +188,7 @@ class Window:
         if rtt is not None:
             calm = not marked and delay > self._target
             self._average += (1.0 / 80.0) * ((0.25 * self._base if calm else delay) - self._average)
+        self._obey(new, penalty, restores)
         if self._adapts(now_ps, delay, False, marked):
             return
         if not marked:
@@ -192,6 +202,19 @@ class Window:
             self._adjusted = now_ps if due else self._adjusted
             self._sum = self._since = 0.0
         self._clamp()
+
+    def _obey(self, new: int, penalty: int, restores: bool) -> None:
+        """MRC 4.8: 64 in every SACK of a round trip halves the window; the one from before the
+        first penalty comes back if the receiver says so.
+        """
+        if restores:
+            self.bytes = max(self.bytes, self._spared)
+        if not penalty:
+            self._spared = 0.0
+            return
+        self._spared = self._spared or self.bytes
+        self.bytes = max(self.bytes - new * penalty / 128, self.packet)
+        self._fast, self._calm = False, 0.0
 
     def _grow(self, new: int, delay: float) -> None:
         if delay >= self._target:
