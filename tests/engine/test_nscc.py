@@ -34,6 +34,7 @@ class Flow:
         self.c: Any = records(1, es.CONFIG)[0]
         self.f: Any = records(1, es.NSCC)[0]
         self.c.pmtu, self.c.nominal_overhead, self.c.base_rtt_ps = MSS, OVERHEAD, T
+        self.c.port_rate_bps = RATE
         self.c.cc, self.c.trimming = policy.CC_NSCC, 1
         for name, value in config.items():
             self.c[name] = value

@@ -33,8 +33,8 @@ from openmrc.torch.progress import Progress
 from openmrc.torch.record import Recorder
 from openmrc.torch.shared import Hall, Store, host, refusal
 from openmrc.torch.wire import Wire, open_wire
+from openmrc.verbs import QueuePair
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
-from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.status import EventKind, Status
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
