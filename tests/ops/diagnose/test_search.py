@@ -61,6 +61,15 @@ def test_what_lost_a_part_is_named_with_its_rate(where: str, every: int) -> None
     assert place.until_us[1] == np.inf
 
 
+def test_what_loses_half_is_dead_only_if_senders_say_that_small_packets_pass() -> None:
+    bad = seen(Bad(component("plane 0 t0 1 > t1 2").ports, every=2))
+    (lossy,) = told(bad)
+    paths = zip(bad.lost.qp.tolist(), bad.lost.ev.tolist(), strict=True)
+    (narrow,) = told(replace(bad, narrow=frozenset(paths)))
+    assert (lossy.where, lossy.dead, lossy.narrow) == ("plane 0 t0 1 > t1 2", False, False)
+    assert (narrow.where, narrow.dead, narrow.narrow) == ("plane 0 t0 1 > t1 2", True, True)
+
+
 def test_what_loses_in_both_directions_is_one_place() -> None:
     """Packets across a T1 cross two of its links."""
     (place,) = told(seen(Bad(component("plane 1 t1 2").ports, 10.0, END_US, 30)))

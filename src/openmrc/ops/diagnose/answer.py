@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 # Within which two explanations, or an edge and another, cannot be told apart: one in 150.
 MARGIN_NATS = 5.0
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
-DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
+# Nearer to what lets nothing through than to any other rate that is tried: packets that leave at
+# its edges pass.
+DEAD_MIN = math.sqrt(RATES[0] * RATES[1])
 
 Range = tuple[float, float]
 
@@ -72,14 +75,26 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         since, until = _as_told(search, lost[told])
     elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
-    rate = _rate(search, main)
+    narrow = main.level == NARROW or _is_told_narrow(search, paths)
+    rate = 1.0 if narrow else _rate(search, main)
     return Place(
         row.where, KINDS[row.kind], others, _is_dead(search, main, rate),
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, main.level == NARROW,
+        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, narrow,
     )  # fmt: skip
+
+
+def _is_told_narrow(search: Search, paths: frozenset[tuple[int, int]]) -> bool:
+    """Whether senders say of more of these paths than of others that they pass small packets and
+    lose large ones, which they have seen again and again.
+    """
+    lost, told = search.seen.lost, search.seen.narrow
+    data = ~lost.probe
+    others = {*zip(lost.qp[data].tolist(), lost.ev[data].tolist(), strict=True)} - paths
+    here, there = len(told & paths), len(told & others)
+    return here * max(len(others), 1) > there * len(paths)
 
 
 def _is_dead(search: Search, fault: Fault, rate: float) -> bool:

@@ -49,6 +49,9 @@ def observed(record: Record) -> Observed:
         rtt_us=record.rtt_us if counted else _round_trip_us(record, answered),
         counted=counted,
         late_us=account.filter(became == "late")["known_us"].to_numpy(),
+        narrow=frozenset(
+            record.paths.filter(pl.col("narrow_bytes") > 0).select("qp", "ev").unique().rows()
+        ),
         over=is_over(record),
     )
 

@@ -7,6 +7,7 @@ and arrived speak against. For a rate the best times are found in one pass (`run
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -356,8 +357,11 @@ class Search:
         losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
         pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
-        crossed = self.passed(row, begin, end, np.append(True, pause), np.append(pause, True))
+        around = row, begin, end, np.append(True, pause), np.append(pause, True)
+        crossed = self.passed(*around)
         passed = float(crossed.sum())
+        within = pairs.at_us[end] - pairs.at_us[begin] < self._within_us[begin]
+        sometime = float(crossed[within].sum())
         if level == NARROW:
             losses = losses[~self.seen.lost.probe[losses]]
         else:
@@ -370,6 +374,8 @@ class Search:
             max(mine / (mine + max(passed, PASSES_MIN)), RATES.min())
             for mine in (float((each * caused).sum()) for each in (weight, self.draws[losses]))
         )
+        mine = float((weight * caused).sum())
+        fit = max(rate_of(mine, max(passed - sometime, PASSES_MIN), sometime), RATES.min())
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
         nats = float(self._nats[component])
         moved = self._moved(component, losses, rate)
@@ -400,7 +406,9 @@ class Search:
         # A switch that loses most of its packets loses them inside: its first link tells where.
         inside = row.kind == SWITCH and not row.others
         dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
-        return self.counters.expected(row, routes, weight, dead, rate >= HIGH_MIN, self.moved)
+        # One of several may be down and lose all of its part.
+        down = rate >= HIGH_MIN or bool(row.others)
+        return self.counters.expected(row, routes, weight, dead, down, self.moved)
 
     def add(self, fault: Fault) -> None:
         """Accept a fault."""
@@ -520,6 +528,14 @@ class Search:
             return True
         self.set(kept)
         return False
+
+
+def rate_of(lost: float, passed: float, sometime: float) -> float:
+    """Return the most probable rate of a fault that lost some packets, if others passed, or arrived
+    in a bin of which it lasted for a part: if that is f, each did so with 1 - f x rate.
+    """
+    total = lost + passed + sometime
+    return 2 * lost / (total + math.sqrt(total * total - 4 * sometime * lost))
 
 
 def _merged(seen: Observed) -> tuple[Observed, FloatArray, FloatArray, FloatArray]:
