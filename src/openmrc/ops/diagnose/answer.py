@@ -188,9 +188,9 @@ def _begin(search: Search, fault: Fault) -> tuple[float, float]:
     at_us = pairs.at_us[pairs.first[fault.component] : pairs.first[fault.component + 1]]
     last = int(np.searchsorted(at_us, fault.spans_us[0][1], side="right")) - 1
     base = int(pairs.first[fault.component])
-    only = np.array(len(fault.spans_us) == 1)
+    only, total = np.array(len(fault.spans_us) == 1), np.array(fault.level in (DEAD, NARROW))
     passed = search.passed(
-        row, base + np.arange(last + 1), np.array(base + last), np.array(True), only
+        row, base + np.arange(last + 1), np.array(base + last), total, total & only
     )
     worth = np.cumsum(gain[last::-1])[::-1] + passed * cost
     near = np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
@@ -217,9 +217,9 @@ def _end(search: Search, fault: Fault) -> tuple[float, float]:
     at_us = pairs.at_us[part]
     begin = int(np.searchsorted(at_us, fault.spans_us[-1][0]))
     base = int(pairs.first[fault.component])
-    only = np.array(len(fault.spans_us) == 1)
+    only, total = np.array(len(fault.spans_us) == 1), np.array(fault.level in (DEAD, NARROW))
     passed = search.passed(
-        row, np.array(base + begin), base + np.arange(begin, len(at_us)), only, np.array(True)
+        row, np.array(base + begin), base + np.arange(begin, len(at_us)), total & only, total
     )
     worth = np.cumsum(gain[begin:]) + passed * cost
     near = begin + np.flatnonzero(worth >= worth.max() - MARGIN_NATS)

@@ -26,6 +26,7 @@ from openmrc.ops.diagnose.observed import FloatArray, Observed
 from openmrc.ops.diagnose.runs import (
     DEAD,
     NARROW,
+    NEVER,
     OF_ALL,
     OF_DATA,
     best_rates,
@@ -72,7 +73,7 @@ class Fault(NamedTuple):
     moved: FloatArray  # the counts that it moves, as expected
     lost: int
     passed: float
-    price: float  # beside its prior: of each further run
+    price: float  # beside its prior: of each further run, and of ports that stayed up
 
     @property
     def since_us(self) -> float:
@@ -124,7 +125,8 @@ class Search:
         self._told = np.full(len(seen.lost), np.nan)  # `now` at the last look
         self._prior = np.full(n, np.nan)
         self._gains = np.zeros((len(RATES), len(seen.lost)))
-        self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
+        # [2, components] of rates of which some passes, and of which nothing does
+        self._nats, self._rate = np.full((2, n), -1e300), np.zeros((2, n), np.int64)
         self._again = np.full(n, AGAIN_NATS)
         at = np.searchsorted(self.edges_us, self.pairs.at_us, side="right") - 1
         width_us = np.diff(self.edges_us)[np.clip(at, 0, len(self.edges_us) - 2)]
@@ -248,7 +250,7 @@ class Search:
         most, the best first. Only those are looked at whose bound is above what others reach.
         """
         counted = self._counted()
-        bound = np.where(self._stale, self._bounds(), self._nats) + counted
+        bound = np.where(self._stale, self._bounds(), self._nats.max(axis=0)) + counted
         heap = [(-float(bound[it]), it) for it in np.flatnonzero(bound > 0).tolist()]
         heapify(heap)
         given = 0
@@ -256,7 +258,7 @@ class Search:
             most, it = heappop(heap)
             if self._stale[it]:
                 self._fit([it])
-                heappush(heap, (-float(self._nats[it] + counted[it]), it))
+                heappush(heap, (-float(self._nats[:, it].max() + counted[it]), it))
             else:
                 given += 1
                 yield it, -most
@@ -285,7 +287,7 @@ class Search:
         if not self._begun:
             self._begun = True
             self._fit(np.flatnonzero(self._left - prior + self._counted() > 0).tolist())
-            self._alone = np.where(self._stale, np.inf, self._nats)
+            self._alone = np.where(self._stale, np.inf, self._nats.max(axis=0))
 
     def _fit(self, which: list[int]) -> None:
         """Bring the best rate and the gain of some components up to date."""
@@ -306,13 +308,13 @@ class Search:
         nats[own] = self._again[own]
         return nats
 
-    def runs(self, component: int) -> list[tuple[int, int]]:
-        """Return the first and last entries of the times at which a component was bad, by what is
-        known now.
+    def runs(self, component: int, rate: int) -> list[tuple[int, int]]:
+        """Return the first and last entries of the times at which a component was bad, if it lost
+        so much, the number of a rate, by what is known now.
         """
         pairs, found = self.pairs, np.zeros((2, RUNS_MAX), np.int64)
         n = best_runs(
-            component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
+            component, rate, pairs.first, pairs.packet, pairs.back,
             pairs.before, pairs.first_even, pairs.even, pairs.after, self._gains, THROUGH, LEVEL,
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
             self._within_us, found, *self._space,
@@ -344,20 +346,28 @@ class Search:
 
     def fitted(self, component: int) -> Fault | None:
         """Return the best fault of a component, with the rate that its losses have and with what
-        counters say of it.
+        counters say of it: something passes, or nothing does.
         """
+        each = zip(
+            self._nats[:, component].tolist(), self._rate[:, component].tolist(), strict=True
+        )
+        found = [self._fault(component, rate, nats) for nats, rate in each if nats > NEVER]
+        return max((it for it in found if it is not None), key=lambda it: it.nats, default=None)
+
+    def _fault(self, component: int, number: int, nats: float) -> Fault | None:
+        """A fault of a component with this number of a rate, which explains so much."""
         pairs, n_lost = self.pairs, len(self.seen.lost)
-        rate = float(RATES[self._rate[component]])
-        level = int(LEVEL[self._rate[component]])
+        rate, level = float(RATES[number]), int(LEVEL[number])
         row = int(level >= OF_ALL)
-        runs = self.runs(component)
+        runs = self.runs(component, number)
         if not runs:
             return None
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
         losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
         pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
-        around = row, begin, end, np.append(True, pause), np.append(pause, True)
+        total = level in (DEAD, NARROW)
+        around = row, begin, end, total & np.append(True, pause), total & np.append(pause, True)
         crossed = self.passed(*around)
         passed = float(crossed.sum())
         within = pairs.at_us[end] - pairs.at_us[begin] < self._within_us[begin]
@@ -377,10 +387,13 @@ class Search:
         mine = float((weight * caused).sum())
         fit = max(rate_of(mine, max(passed - sometime, PASSES_MIN), sometime), RATES.min())
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
-        nats = float(self._nats[component])
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
-        price = float(self._again[component]) * (len(runs) - 1)
+        up = self._stayed_up(
+            component, self.seen.lost.routes[losses[self.seen.lost.ev[losses] < 0], 0]
+        )
+        nats -= up
+        price = float(self._again[component]) * (len(runs) - 1) + up
         found = Fault(
             component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
         )
@@ -388,13 +401,25 @@ class Search:
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
 
+    def _stayed_up(self, component: int, down: IntArray) -> float:
+        """How much the ports of NICs that stayed up speak against what took these down."""
+        if not len(down):
+            return 0.0
+        fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
+        own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
+        mine, known = (np.minimum(it, fabric.port_reverse[it]) for it in (own, down))
+        return float(-chance.REPORTED_NATS * len(np.setdiff1d(mine, known)))
+
     def _nested(self, one: Fault, other: Fault) -> bool:
         """Whether two faults share links at one time."""
         around = self.seen.rtt_us
-        at_once = (
-            one.since_us - around <= other.until_us and one.until_us + around >= other.since_us
+        at_once = any(
+            since_us - around <= end and until_us + around >= begin
+            for since_us, until_us in one.spans_us
+            for begin, end in other.spans_us
         )
-        return at_once and self.table.shared(one.component, other.component)
+        same = one.component == other.component
+        return at_once and (same or self.table.shared(one.component, other.component))
 
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
         losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port
