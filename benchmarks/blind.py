@@ -28,6 +28,7 @@ import judge
 import numpy as np
 
 from openmrc.fabric.kinds import BEGINS, LINKS_DEFAULT
+from openmrc.ops.diagnose.findings import diagnosed
 from openmrc.ops.records import Record, read
 from openmrc.ops.why import why
 from openmrc.report.result import simulate
@@ -237,6 +238,7 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
     faults = [one.build() for one in scenario.faults]
     truths = [judge.truth(record, it) for it in faults if it.kind not in HEALTHY]
     words, healthy = judge.judged(truths, claims)
+    ahead = {(it.where, it.one_of): it.ahead for it in diagnosed(record).places}
     return {
         "name": name,
         "right": all(word in judge.GOOD for word in words) and not healthy,
@@ -246,7 +248,11 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
         ],
         "healthy": healthy,
         "claims": [
-            {"nats": it.nats, "set": len(it.one_of) + 1, "holds": judge.holds(truths, one)}
+            {
+                "ahead": ahead[it.where, it.one_of],
+                "nats": it.nats,
+                "holds": judge.holds(truths, one),
+            }
             for it, one in zip(answer.findings, claims, strict=True)
         ],
         "text": answer.text,

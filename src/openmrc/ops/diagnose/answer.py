@@ -17,10 +17,11 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 # Within which two explanations, or an edge and another, cannot be told apart: one in 150.
 MARGIN_NATS = 5.0
+SURE_NATS = 40.0  # by which an answer is ahead of all others that are looked at, or more
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
-# Nearer to what lets nothing through than to any other rate that is tried: packets that leave at
-# its edges pass.
-DEAD_MIN = math.sqrt(RATES[0] * RATES[1])
+# What is damaged loses half at most, so what is nearer to all than to half, as ratios go, is dead:
+# packets that leave at its edges pass.
+DEAD_MIN = math.sqrt(0.5)
 
 Range = tuple[float, float]
 
@@ -43,6 +44,7 @@ class Place(NamedTuple):
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
     downs: int  # how often ports there said that they went down
+    ahead: float  # by how much, nats, of the best explanation that is not said
     narrow: bool = False  # it passes small packets, and loses large ones
 
 
@@ -65,7 +67,8 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     paths = frozenset((qp, ev) for qp, ev in pairs if qp >= 0)
     kept = search.faults
     search.set([it for it in kept if it not in faults])
-    others = (*row.others, *_others(search, component, faults))
+    near, ahead = _others(search, component, faults)
+    others = (*row.others, *near)
     begun = [_begin(search, it) for it in faults]
     over = [_end(search, it) for it in faults]
     search.set(kept)
@@ -82,19 +85,15 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, narrow,
+        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, ahead, narrow,
     )  # fmt: skip
 
 
 def _is_told_narrow(search: Search, paths: frozenset[tuple[int, int]]) -> bool:
-    """Whether senders say of more of these paths than of others that they pass small packets and
-    lose large ones, which they have seen again and again.
+    """Whether senders say of most of these paths that they pass small packets and lose large ones:
+    they have seen it twice in a row, which is chance where half of all is lost.
     """
-    lost, told = search.seen.lost, search.seen.narrow
-    data = ~lost.probe
-    others = {*zip(lost.qp[data].tolist(), lost.ev[data].tolist(), strict=True)} - paths
-    here, there = len(told & paths), len(told & others)
-    return here * max(len(others), 1) > there * len(paths)
+    return len(search.seen.narrow & paths) > MOST_OF * len(paths)
 
 
 def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
@@ -250,11 +249,15 @@ def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int)
     return float(points[np.searchsorted(crossed, here + packets, side="right") - 1 :][:2].max())
 
 
-def _others(search: Search, component: int, faults: list[Fault]) -> list[str]:
-    """Places that explain about as much as a component does."""
+def _others(search: Search, component: int, faults: list[Fault]) -> tuple[list[str], float]:
+    """Places that explain about as much as a component does, and how much less, nats, the best
+    other explanation does: a place or chance, if it is within `SURE_NATS`.
+    """
     best = search.best(component)
     own = best.nats if best is not None else 0.0
-    net = search.nets(own - MARGIN_NATS)
+    net = search.nets(own - SURE_NATS)
     near = [it for it in net if it != component and net[it] >= own - MARGIN_NATS]
     rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
-    return [name for row in rows for name in (row.where, *row.others)]
+    left = [net[it] for it in net if it != component and it not in near]
+    ahead = min(own - max([0.0, *left]), SURE_NATS)
+    return [name for row in rows for name in (row.where, *row.others)], ahead

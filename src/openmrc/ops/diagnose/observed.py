@@ -58,6 +58,8 @@ class Observed:
     late_us: FloatArray = field(default_factory=lambda: np.zeros(0))
     # queue pair and EV of paths whose senders said that they pass small packets and lose large ones
     narrow: frozenset[tuple[int, int]] = frozenset()
+    # [bins, ports] where switches hash: whether one of those that a port stands for sent nothing
+    silent: BoolArray | None = None
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

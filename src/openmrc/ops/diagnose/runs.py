@@ -67,6 +67,8 @@ def _path(
                 previous[i, k - base] = last
             value[i] += own
             began[i, k - base] = begin
+            if own <= 0:  # what arrived ends no run
+                continue
             if i != SHORT and at_us[k] - at_us[begin] < within_us[begin]:
                 continue
             each = value[i] + max(even[row, k] - upto[i], 0.0) * cost

@@ -18,7 +18,7 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
-from openmrc.ops.diagnose.components import SWITCH, Table, planes, ways_back
+from openmrc.ops.diagnose.components import SWITCH, Component, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
@@ -59,6 +59,8 @@ AT_ONCE = 0.25  # round trips
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
 RUNS_MAX = 64
+NEAR_NATS = 10.0  # by which one that is tried in place of a fault may explain less
+NEAR_MAX = 4
 
 
 class Fault(NamedTuple):
@@ -431,9 +433,17 @@ class Search:
         # A switch that loses most of its packets loses them inside: its first link tells where.
         inside = row.kind == SWITCH and not row.others
         dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
-        # One of several may be down and lose all of its part.
-        down = rate >= HIGH_MIN or bool(row.others)
+        down = rate >= HIGH_MIN or self._one_silent(row, losses)
         return self.counters.expected(row, routes, weight, dead, down, self.moved)
+
+    def _one_silent(self, row: Component, losses: IntArray) -> bool:
+        """Whether one of several links that a component stands for may be down: it sends nothing
+        when these losses leave.
+        """
+        if self.seen.silent is None or not row.others:
+            return False
+        at = self.seen.bin_of(self.seen.lost.sent_us[losses])
+        return bool(self.seen.silent[at][:, list(row.ports)].any())
 
     def add(self, fault: Fault) -> None:
         """Accept a fault."""
@@ -454,9 +464,12 @@ class Search:
         pairs, rtt_us = self.pairs, self.seen.rtt_us
         part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
         packets, at_us = pairs.packet[part], pairs.at_us[part]
+        # A port that says that it was down knows when.
+        told = np.append(self.seen.lost.ev < 0, np.zeros(len(self.seen.answered), np.bool_))
+        near_us = rtt_us * ~told[packets]
         during = np.zeros(len(packets), np.bool_)
         for since_us, until_us in fault.spans_us:
-            during |= (at_us >= since_us - FRONT * rtt_us) & (at_us <= until_us + AROUND * rtt_us)
+            during |= (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
         if fault.level < DEAD:
             during &= ~pairs.back[part]
         found: IntArray = packets[during & (packets < len(self.seen.lost))]
@@ -539,8 +552,25 @@ class Search:
                 )
                 for which, n in sorted(many.items())
                 if n >= 2
-            ):
+            ) and not any(self._second(it) for it in list(self.faults)):
                 return
+
+    def _second(self, fault: Fault) -> bool:
+        """Whether one that explains nearly as much as a fault is worth more with one more fault."""
+        before, kept = self.worth(), self.faults
+        rest = [it for it in kept if it is not fault]
+        self.set(rest)
+        net = self.nets(fault.nats - NEAR_NATS)
+        near = [it for it in net if it != fault.component and net[it] >= fault.nats - NEAR_NATS]
+        for which in sorted(near, key=lambda it: (-net[it], it))[:NEAR_MAX]:
+            self.set(rest)
+            for component in (which, None):
+                if (found := self.best(component)) is not None:
+                    self.add(found)
+            if self.worth() > before + 0.1:
+                return True
+        self.set(kept)
+        return False
 
     def _instead(self, some: list[Fault], component: int | None = None) -> bool:
         """Whether the best fault, or none, in place of some is worth more."""
