@@ -25,7 +25,6 @@ from openmrc.ops.diagnose.missing import Missing, missing
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
-ASTRAY = 0.05  # packets missing on a link, or damaged, where nothing is broken: of 20 counts one
 LEAST, MOST = 0.5, 3.0  # times what is expected
 MOST_OF = 0.5  # of what a place lost is counted in one way or another
 
@@ -193,9 +192,10 @@ def counters(seen: Observed) -> Counters:
     here, into = missing(seen), fabric.port_peer_switch
     each = here.inside.sum(axis=0), here.links.sum(axis=0), seen.damaged.sum(axis=0)
     ways = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
-    under_way = np.append(ways, np.zeros(2 * fabric.n_ports))
-    spare = np.repeat([SPARE, ASTRAY], [n, 2 * fabric.n_ports])
-    return Counters(seen, np.concatenate(each), np.asarray(spare + under_way, np.float64), here)
+    # On a link, and of damaged ones, as many as senders lose by chance.
+    astray = FLOOR * np.maximum(seen.out.sum(axis=0), 1)
+    usual = np.concatenate([SPARE + ways, astray, astray])
+    return Counters(seen, np.concatenate(each), usual, here)
 
 
 def unanswered(seen: Observed) -> Packets:
