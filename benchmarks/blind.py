@@ -249,8 +249,8 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
         "healthy": healthy,
         "claims": [
             {
-                "ahead": ahead[it.where, it.one_of],
-                "nats": it.nats,
+                "ahead_nats": ahead[it.where, it.one_of],
+                "probability": it.probability,
                 "holds": judge.holds(truths, one),
             }
             for it, one in zip(answer.findings, claims, strict=True)

@@ -39,6 +39,7 @@ class Counters:
     counts: FloatArray  # [switches + 2 ports]
     usual: FloatArray  # as many as there may be without a fault
     missing: Missing
+    round_trip: FloatArray  # [ports] so many packets does each send in one, at most
 
     def expected(
         self,
@@ -84,6 +85,10 @@ class Counters:
         own = np.where(enough[own], own, far)
         for at, part in ((far, each - rest), (own, rest)):
             found += np.bincount(at.ravel(), part.ravel(), nowhere + 1)[:-1]
+        if dead:  # and what was on its other links as it died
+            own = np.array(row.ports)
+            on_way = np.minimum(self.round_trip[own], left[n + own])
+            found[n + own] = np.maximum(found[n + own], on_way)
         return found
 
     def _damaged_answers(self, row: Component, left: FloatArray, lost: float) -> FloatArray:
@@ -195,7 +200,8 @@ def counters(seen: Observed) -> Counters:
     # On a link, and of damaged ones, as many as senders lose by chance.
     astray = FLOOR * np.maximum(seen.out.sum(axis=0), 1)
     usual = np.concatenate([SPARE + ways, astray, astray])
-    return Counters(seen, np.concatenate(each), usual, here)
+    round_trip = (seen.out / np.diff(seen.edges_us)[:, None]).max(axis=0) * seen.rtt_us
+    return Counters(seen, np.concatenate(each), usual, here, round_trip)
 
 
 def unanswered(seen: Observed) -> Packets:
