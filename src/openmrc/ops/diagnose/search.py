@@ -76,6 +76,7 @@ class Fault(NamedTuple):
     lost: int
     passed: float
     price: float  # beside its prior: of each further run, and of ports that stayed up
+    told: bool  # it took ports down that said so
 
     @property
     def since_us(self) -> float:
@@ -391,26 +392,37 @@ class Search:
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
-        up = self._stayed_up(
-            component, self.seen.lost.routes[losses[self.seen.lost.ev[losses] < 0], 0]
-        )
-        nats -= up
+        gain, said = self._gains[number], losses[self.seen.lost.ev[losses] < 0]
+        told = self._told_of(losses)
+        up = self._stayed_up(component, told)
+        if up > gain[told].sum():  # it took no port down
+            up, told = 0.0, told[:0]
+        nats += float(gain[told].sum() - gain[said].sum()) - up
         price = float(self._again[component]) * (len(runs) - 1) + up
         found = Fault(
-            component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
-        )
+            component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price,
+            len(told) > 0,
+        )  # fmt: skip
         return found._replace(
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
 
-    def _stayed_up(self, component: int, down: IntArray) -> float:
-        """How much the ports of NICs that stayed up speak against what took these down."""
-        if not len(down):
+    def _told_of(self, losses: IntArray) -> IntArray:
+        """Those of some losses that are ports which went down, and of which both edges are here."""
+        told = losses[self.seen.lost.ev[losses] < 0]
+        port = (-1 - self.seen.lost.qp[told]) // 2
+        _, of, n = np.unique(port, return_inverse=True, return_counts=True)
+        return np.asarray(told[n[of.ravel()] == 2])
+
+    def _stayed_up(self, component: int, told: IntArray) -> float:
+        """How much the ports of NICs that stayed up speak against what took others down."""
+        if not len(told):
             return 0.0
         fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
         own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
-        mine, known = (np.minimum(it, fabric.port_reverse[it]) for it in (own, down))
-        return float(-chance.REPORTED_NATS * len(np.setdiff1d(mine, known)))
+        down = self.seen.lost.routes[told, 0]
+        up = np.setdiff1d(own, down)
+        return float(-2 * chance.REPORTED_NATS * len(up))
 
     def _nested(self, one: Fault, other: Fault) -> bool:
         """Whether two faults share links at one time."""
@@ -473,6 +485,9 @@ class Search:
         if fault.level < DEAD:
             during &= ~pairs.back[part]
         found: IntArray = packets[during & (packets < len(self.seen.lost))]
+        said = found[self.seen.lost.ev[found] < 0]
+        kept = self._told_of(found) if fault.told else said[:0]
+        found = found[~np.isin(found, np.setdiff1d(said, kept))]
         return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
