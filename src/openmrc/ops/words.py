@@ -15,7 +15,7 @@ from openmrc.units import US, fmt_time
 if TYPE_CHECKING:
     import polars as pl
 
-SURE = 0.9  # an answer that is less probable says so
+SURE = 0.85  # an answer that is less probable says so
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
 LATE = 1.02  # a step that takes longer than this multiple of the median is late
