@@ -210,8 +210,13 @@ def _outlined(known: Fabric, around: Outline, whole: Fabric) -> Iterator[Compone
     rows += [it for it in _transceivers(known, port_name) if len(it.ports) > 2]
     rows += [it for it in _groups(known) if it.kind == PLANE]
     for row in rows:
-        first, *others = row.where.split(", ") if row.kind != HALF else [row.where]
-        yield row._replace(where=first, others=tuple(others))
+        every = row.where.split(", ")
+        if row.kind == HALF:  # its links are those of one of several devices
+            each = [around.ports(port).tolist() for port in row.ports]
+            ways = list(zip(*each, strict=True))
+            every = [", ".join(map(whole.port_name, way)) for way in ways if len(ways) > 1]
+            every = every or [row.where]
+        yield row._replace(where=every[0], others=tuple(every[1:]))
 
 
 def _fours(ports: LongArray) -> list[LongArray]:

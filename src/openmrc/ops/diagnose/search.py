@@ -18,7 +18,7 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
-from openmrc.ops.diagnose.components import SWITCH, Component, Table, planes, ways_back
+from openmrc.ops.diagnose.components import HALF, SWITCH, Component, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
@@ -446,13 +446,18 @@ class Search:
         inside = row.kind == SWITCH and not row.others
         dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
         down = rate >= HIGH_MIN or self._one_silent(row, losses)
-        return self.counters.expected(row, routes, weight, dead, down, self.moved)
+        # Of several one may lose all of its part, or each a part.
+        each = [
+            self.counters.expected(row, routes, weight, one, down, self.moved)
+            for one in sorted({dead, dead or bool(row.others)})
+        ]
+        return max(each, key=lambda it: self.counters.nats(self.moved, it))
 
     def _one_silent(self, row: Component, losses: IntArray) -> bool:
         """Whether one of several links that a component stands for may be down: it sends nothing
         when these losses leave.
         """
-        if self.seen.silent is None or not row.others:
+        if self.seen.silent is None or not row.others or row.kind == HALF:
             return False
         at = self.seen.bin_of(self.seen.lost.sent_us[losses])
         return bool(self.seen.silent[at][:, list(row.ports)].any())
