@@ -54,7 +54,6 @@ CERTAIN_NATS = 0.1  # what chance explains as well tells nothing
 NESTED_NATS = 40.0  # what is broken is hardly ever broken in a part of it, too, at the same time
 QUICK = 1.5  # round trips
 FRONT = 1.5  # round trips that a packet may have waited before what then lost it
-SMALL = 0.1  # of the losses of a run: fewer just before it are its own
 AT_ONCE = 0.25  # round trips
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
@@ -322,12 +321,7 @@ class Search:
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
             self._within_us, found, *self._space,
         )  # fmt: skip
-        runs: list[tuple[int, int]] = []  # the last one first
-        for begin, end in found[:, :n].T.tolist():
-            if runs and self._waited(begin, end, *runs[-1]):
-                continue
-            runs.append((begin, end))
-        return runs[::-1]
+        return [(begin, end) for begin, end in found[:, :n].T[::-1].tolist()]
 
     def passed(
         self, row: int, begin: LongArray, end: LongArray, first: BoolArray, last: BoolArray
@@ -340,12 +334,6 @@ class Search:
         since = np.where(long & first, pairs.before[row, begin], pairs.first_even[row, begin])
         until = np.where(long & last, pairs.after[row, end], pairs.even[row, end])
         return np.asarray(np.maximum(until - since, 0), np.float64)
-
-    def _waited(self, begin: int, end: int, later: int, last: int) -> bool:
-        """Whether what was lost in a run of entries waited in a queue for what then lost it."""
-        at_us = self.pairs.at_us
-        near = at_us[later] - at_us[begin] <= FRONT * self.seen.rtt_us
-        return bool(near and end - begin < SMALL * (last - later))
 
     def fitted(self, component: int) -> Fault | None:
         """Return the best fault of a component, with the rate that its losses have and with what
