@@ -1,6 +1,6 @@
 """Faults drawn at random, runs of small fabrics, and whether `mrc why` is right of them: blind.
 
-    .venv/bin/python benchmarks/blind.py [--runs N] [--first SEED] [--keep DIR] [--json]
+    .venv/bin/python benchmarks/blind.py [--runs N] [--first SEED] [--keep DIR] [--fit] [--json]
 
 A seed draws all that a scenario can say: a fabric of two or three tiers, with trims or without,
 that hashes or not; traffic of every kind, of one job or two; and none to three faults, of every
@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import judge
 import numpy as np
 
 from openmrc.fabric.kinds import BEGINS, LINKS_DEFAULT
+from openmrc.ops.diagnose.findings import diagnosed
 from openmrc.ops.records import Record, read
 from openmrc.ops.why import why
 from openmrc.report.result import simulate
@@ -35,7 +36,7 @@ from openmrc.scenario.scenario import Scenario, load_scenario, make_scenario
 from openmrc.units import parse_rate
 
 DONE = "done"
-NATS = (20, 40, 80, 160, 320)  # by how much more than its prior a place explains
+SAID = (0.0, 0.7, 0.85, 1.0)  # probabilities that are said, as ranges
 HEALTHY = ("deny", "link-slow")  # kinds of faults that lose no packet
 BYTES_MAX = 800e6  # of all NICs, in a run: some seconds of work
 N_FAULTS = {0: 0.15, 1: 0.5, 2: 0.25, 3: 0.1}
@@ -237,6 +238,7 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
     faults = [one.build() for one in scenario.faults]
     truths = [judge.truth(record, it) for it in faults if it.kind not in HEALTHY]
     words, healthy = judge.judged(truths, claims)
+    ahead = {(it.where, it.one_of): it.ahead for it in diagnosed(record).places}
     return {
         "name": name,
         "right": all(word in judge.GOOD for word in words) and not healthy,
@@ -246,7 +248,11 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
         ],
         "healthy": healthy,
         "claims": [
-            {"nats": it.nats, "set": len(it.one_of) + 1, "holds": judge.holds(truths, one)}
+            {
+                "ahead_nats": ahead[it.where, it.one_of],
+                "probability": it.probability,
+                "holds": judge.holds(truths, one),
+            }
             for it, one in zip(answer.findings, claims, strict=True)
         ],
         "text": answer.text,
@@ -276,15 +282,36 @@ def total(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def reliability(rows: Sequence[dict[str, Any]]) -> str:
-    """How often what was said holds: the place, or one of the set, is broken as a whole. A set has
-    all that is within `MARGIN_NATS` of the best, so it is said with 99 %.
+    """How often what was said holds, the place or one of the set is broken as a whole, by how sure
+    the answer was.
     """
     claims = [it for row in rows for it in row["claims"]]
     lines = []
-    for low, high in pairwise((0, *NATS, math.inf)):
-        some = [it["holds"] for it in claims if low <= it["nats"] < high]
-        lines.append(f"{low} to {high} nats: {sum(some)} of {len(some)} places hold")
+    for low, high in pairwise(SAID):
+        some = [it for it in claims if low < it["probability"] <= high]
+        if some:
+            said, held = (np.mean([it[key] for it in some]) for key in ("probability", "holds"))
+            lines.append(f"said with {said:.0%}: {held:.0%} of {len(some)} places hold")
     return "\n".join(lines)
+
+
+def fitted(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """How many nats count as one, and `ASIDE`, under which what holds of what was said is most
+    probable; each run counts once, for its places are right or wrong together.
+    """
+    claims = [
+        (it["ahead_nats"], it["holds"], len(row["claims"])) for row in rows for it in row["claims"]
+    ]
+    ahead, holds, n = (np.array(each) for each in zip(*claims, strict=True))
+
+    def log_likelihood(dispersion: float, aside: float) -> float:
+        p = (1 - aside) / (1 + np.exp(-ahead / dispersion))
+        return float((np.log(np.where(holds, p, 1 - p)) / n).sum())
+
+    grid = product(np.arange(1, 15.01, 0.5), np.arange(0.002, 0.2, 0.002))
+    return max(
+        ((float(one), float(other)) for one, other in grid), key=lambda it: log_likelihood(*it)
+    )
 
 
 def main() -> None:
@@ -293,6 +320,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first (default: 0)")
     parser.add_argument("--files", metavar="FILE", type=Path, nargs="*", help="these scenarios")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there")
+    parser.add_argument("--fit", action="store_true", help="fit how sure answers are to these runs")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
     rows = []
@@ -305,6 +333,9 @@ def main() -> None:
         rows.append(row)
         if not arguments.json and not row["right"]:
             print(said(row), flush=True)
+    if arguments.fit:
+        dispersion, aside = fitted(rows)
+        print(f"{dispersion:.1f} nats count as one; ASIDE = {aside:.3f}")
     print(json.dumps(rows, indent=1) if arguments.json else f"{reliability(rows)}\n{total(rows)}")
 
 

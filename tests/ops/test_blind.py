@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openmrc.fabric import multiplane
@@ -141,5 +142,16 @@ def test_a_claim_holds_if_its_place_or_one_of_its_set_is_broken(
     late = claim(judge, CABLE, frozenset({9}), since_us=(115.0, 120.0))
     assert judge["holds"]([truth(judge)], late)
     assert not judge["holds"]([truth(judge)], claim(judge, frozenset({9})))
-    rows = [{"claims": [{"nats": 30.0, "holds": True}, {"nats": 39.0, "holds": False}]}]
-    assert "20 to 40 nats: 1 of 2 places hold" in blind["reliability"](rows)
+    said = [{"ahead_nats": 6.0, "probability": 0.8, "holds": it} for it in (True, False)]
+    rows = [{"claims": said}]
+    assert "said with 80%: 50% of 2 places hold" in blind["reliability"](rows)
+
+
+def test_what_is_fitted_is_how_often_what_was_said_holds(blind: dict[str, Any]) -> None:
+    rows = [
+        {"claims": [{"ahead_nats": ahead, "holds": i < held} for i in range(100)]}
+        for ahead, held in ((0.0, 48), (8.0, 84), (100.0, 96))
+    ]
+    dispersion, aside = blind["fitted"](rows)
+    assert aside == pytest.approx(0.04, abs=0.01)
+    assert (1 - aside) / (1 + np.exp(-8.0 / dispersion)) == pytest.approx(0.84, abs=0.02)

@@ -44,6 +44,7 @@ def findings(draw: st.DrawFn) -> tuple[Finding, ...]:
             CUT, where=where, kind=kind, ended_us=(80.0, ended), dead=dead, narrow_bytes=narrow,
             one_of=draw(st.sampled_from([(), ("nic 1",), ("nic 1", "plane 0")])), paths=paths,
             rate=1.0 if dead else draw(st.floats(0.01, 0.9)), times=max(downs, 1), downs=downs,
+            probability=draw(st.sampled_from([0.5, 0.72, 0.95])),
             back=draw(st.integers(0, paths)), aside_us=draw(st.floats(0, 900)),
         )  # fmt: skip
         found.append(one)
@@ -84,6 +85,9 @@ def test_no_view_contradicts_another(found: tuple[Finding, ...]) -> None:
         assert spoken_(it.where).lower() in sentence
     for row in report:
         [one] = [it for it in found if it.where == row.where]
+        assert row.probability == one.probability
+        shown = [it["note"] for it in page["places"] if it["place"] == row.where]
+        assert f"{one.probability:.0%} sure" in shown[0]
         if not one.one_of:
             assert (row.what == "dead") == one.dead
 

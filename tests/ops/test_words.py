@@ -25,7 +25,7 @@ LINK = "plane 1 t0 1 > t1 3"
 ALWAYS = Window(0.0, 1e9, None)
 CUT = Finding(
     LINK, "link", (), ("plane 1 t0 1 port 11", "plane 1 t1 3 port 1"), True, 1.0, 40, 20.0, 80.0,
-    (18.0, 20.0), (80.0, 90.0), 8, 4, 8, 120.0, 640.0, 99.0, 0, 1, 0,
+    (18.0, 20.0), (80.0, 90.0), 8, 4, 8, 120.0, 640.0, 99.0, 0.95, 0, 1, 0,
 )  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def told(*found: Finding, window: Window = ALWAYS, **changes: Any) -> str:
         ({}, "Plane 1 t0 1 to t1 3 let nothing through from 20us to 80us; 40 packets and probes"),
         ({"ended_us": (80.0, None)}, "let nothing through from 20us on; 40"),
         ({"dead": False, "rate": 0.0213}, "lost 2.1 % of packets from 20us to 80us; 40"),
+        ({"probability": 0.7}, "to 80us (70% sure); 40 packets and probes"),
         ({"times": 3}, "flapped: it let nothing through 3 times from 20us to 80us; 40"),
         ({"downs": 2}, "was down 2 times from 20us to 80us, as its ports saw; 40"),
         ({"narrow_bytes": 4096}, "passes 120 B and loses 4,096 B of data (MTU?) from 20us to"),

@@ -37,6 +37,7 @@ class Finding:
     back_us: float | None  # when the last of them did
     aside_us: float  # for how long those paths were avoided, summed
     nats: float
+    probability: float  # that it, or one of the set, is broken
     downs: int  # how often NICs saw their own ports go down; 0: inferred from losses
     times: int  # how often it was bad
     narrow_bytes: int  # it passes small packets, and loses those with so much payload

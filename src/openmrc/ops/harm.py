@@ -21,6 +21,7 @@ from openmrc.tabular import Column
 COLUMNS = (
     Column("place", words=True),
     Column("what", words=True),
+    Column("sure"),
     Column("first loss"),
     Column("last loss"),
     Column("lost"),
@@ -35,6 +36,7 @@ class Harm(NamedTuple):
 
     where: str
     what: str  # "dead", "lossy", "one of N" or "to watch"
+    probability: float | None  # that it is broken; None: to watch
     since_us: float
     until_us: float  # of the last loss, after which it may still be broken
     lost: int
@@ -50,7 +52,7 @@ def ranked(record: Record, answer: Answer) -> list[Harm]:
     if not record.is_recorded:
         return found
     return found + [
-        Harm(it.where, "to watch", it.since_us, it.until_us, it.lost, 0, it.queue_pairs, 0.0)
+        Harm(it.where, "to watch", None, it.since_us, it.until_us, it.lost, 0, it.queue_pairs, 0.0)
         for it in diagnosed(record).watched
     ]
 
@@ -66,6 +68,7 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
         (
             it.where,
             it.what,
+            "" if it.probability is None else f"{it.probability:.0%}",
             time(it.since_us),
             time(it.until_us),
             f"{it.lost:,}",
@@ -96,6 +99,6 @@ def _of(finding: Finding) -> Harm:
     if finding.one_of:
         what = f"one of {1 + len(finding.one_of)}"
     return Harm(
-        finding.where, what, finding.since_us, finding.until_us, finding.lost, finding.paths,
-        finding.queue_pairs, finding.aside_us,
+        finding.where, what, finding.probability, finding.since_us, finding.until_us, finding.lost,
+        finding.paths, finding.queue_pairs, finding.aside_us,
     )  # fmt: skip

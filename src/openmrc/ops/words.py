@@ -15,6 +15,7 @@ from openmrc.units import US, fmt_time
 if TYPE_CHECKING:
     import polars as pl
 
+SURE = 0.85  # an answer that is less probable says so
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
 LATE = 1.02  # a step that takes longer than this multiple of the median is late
@@ -115,7 +116,8 @@ def _sentence(record: Record, it: Finding) -> str:
     place = place[0].upper() + place[1:]
     ends = f" Its ends: {' and '.join(it.ends)}." if it.ends else ""
     cost = _cost(it) if record.account is not None else _count(it)
-    return f"{place} {_what(record, it)}; {cost}.{ends}"
+    sure = f" ({it.probability:.0%} sure)" if it.probability < SURE else ""
+    return f"{place} {_what(record, it)}{sure}; {cost}.{ends}"
 
 
 def _what(record: Record, it: Finding) -> str:

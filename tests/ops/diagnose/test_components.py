@@ -6,6 +6,8 @@ import pytest
 
 from openmrc.fabric import places
 from openmrc.fabric.kinds import LINKS_DEFAULT
+from openmrc.fabric.outline import outline
+from openmrc.ops.diagnose.components import HALF, table
 from tests.ops.diagnose.made import FABRIC, TABLE, component
 
 
@@ -50,3 +52,11 @@ def test_of_two_that_explain_as_much_the_smaller_is_said() -> None:
     )
     nats = [TABLE.nats[TABLE.rows.index(component(name))] for name in names]
     assert nats == sorted(nats)
+
+
+def test_where_switches_hash_a_half_is_that_of_one_of_several_switches() -> None:
+    around = outline(FABRIC)
+    rows = table(around.fabric, around, FABRIC).rows
+    into = [", ".join(f"plane 1 t0 {t0} > t1 {t1}" for t0 in range(4)) for t1 in range(4)]
+    (half,) = [row for row in rows if row.kind == HALF and row.where == into[0]]
+    assert half.others == tuple(into[1:])

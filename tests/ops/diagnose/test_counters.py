@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from openmrc.ops.diagnose.counters import counters, unanswered
+from openmrc.ops.diagnose.counters import counters, last_ports, unanswered
 from tests.ops.diagnose.made import FABRIC, Bad, component, seen
 
 CUT = component("plane 1 t0 2 > t1 3")
@@ -109,3 +109,15 @@ def test_what_arrives_damaged_is_counted_by_who_gets_it() -> None:
     weight = np.ones(len(observed.lost))
     moved = found.expected(row, observed.lost.routes, weight, False, False, found.usual)
     assert moved[FABRIC.n_switches + FABRIC.n_ports + port] == moved.sum() == len(observed.lost)
+
+
+def test_what_crosses_a_port_ends_below_it_or_where_it_goes_up_elsewhere() -> None:
+    for where, nics in (
+        ("plane 1 t0 2 > t1 0", [*range(8), *range(12, 16)]),
+        ("plane 1 t0 2 < t1 0", [8, 9, 10, 11]),
+        ("nic 9 plane 1 < t0", [9]),
+        ("nic 9 plane 1 > t0", [*range(9), *range(10, 16)]),
+    ):
+        ends = last_ports(FABRIC, np.array(component(where).ports))
+        assert FABRIC.port_peer_nic[ends].tolist() == nics
+        assert (FABRIC.port_reverse[ends] % FABRIC.n_planes == 1).all()

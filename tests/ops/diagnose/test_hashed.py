@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 import polars as pl
 import pytest
 
 from openmrc.fabric import places
+from openmrc.fabric.model import Fabric
 from openmrc.ops.diagnose.answer import Place
 from openmrc.ops.diagnose.hashed import narrowed
 from openmrc.ops.records import Record
+from openmrc.run.ports import TICK
 from tests.ops.diagnose.made import FABRIC as WHOLE
 from tests.ops.diagnose.made import Bad, component, seen, told
 
 WAYS = tuple(f"plane 1 t0 2 > t1 {it}" for it in range(4))
 
 
+@dataclass(frozen=True)
 class Counted:
     """A record of a run in which so many packets are missing on links, from 0 to 100 us."""
 
-    def __init__(self, **missing: int) -> None:
-        self.fabric, self.outline = WHOLE, object()
-        ports = [int(places.ports(WHOLE, WAYS[int(it[-1])])[0]) for it in missing]
-        rows: dict[str, Any] = {"port": ports, "gone": list(missing.values())}
-        self.port_counts = pl.DataFrame(rows, schema={"port": pl.Int64, "gone": pl.Int64})
-        self.port_counts = self.port_counts.with_columns(from_us=0.0, until_us=100.0)
+    rows: tuple[tuple[str, dict[str, int]], ...]  # port and counts
+    outline: object | None = ""
+    fabric: Fabric = WHOLE
+    end_us: float = 100.0
+
+    @property
+    def known(self) -> Fabric:
+        return self.fabric
+
+    @property
+    def port_counts(self) -> pl.DataFrame:
+        rows = [
+            {"port": int(places.ports(WHOLE, where)[0])} | dict.fromkeys(TICK, 0) | each
+            for where, each in self.rows
+        ]
+        schema = dict.fromkeys(("port", *TICK), pl.Int64)
+        return pl.DataFrame(rows, schema=schema).with_columns(from_us=0.0, until_us=100.0)
+
+
+def counted(**missing: int) -> Record:
+    """A record in which ways up, by the last letter of the name, miss so many packets."""
+    rows = ((WAYS[int(it[-1])], {"gone": n}) for it, n in missing.items())
+    return cast(Record, Counted(tuple(rows)))
 
 
 def said(**missing: int) -> Place:
     """What remains of a place that is one of four ways up, of which these miss packets."""
     (one,) = told(seen(Bad(component(WAYS[0]).ports)))
     one = one._replace(one_of=WAYS[1:], lost=40)
-    return narrowed(cast(Record, Counted(**missing)), one)
+    return narrowed(counted(**missing), one)
 
 
 def test_it_is_the_one_that_misses_what_was_lost() -> None:
@@ -50,6 +71,17 @@ def test_if_all_miss_some_all_are_broken_as_one() -> None:
     assert (place.where, place.one_of) == ("plane 1 t0 2 > t1 *", ())
 
 
+def test_a_port_that_sends_nothing_is_where_its_switch_misses_packets() -> None:
+    ways = tuple(f"plane 1 t1 {it} > t0 2" for it in range(4))
+    into = [(f"plane 1 t0 0 > t1 {it}", {"packets_out": 90}) for it in range(4)]
+    through = [(way, {"packets_out": 90 * (it != 2)}) for it, way in enumerate(ways)]
+    (one,) = told(seen(Bad(component("plane 1 t0 2 < t1 0").ports)))
+    one = one._replace(where=ways[0], one_of=ways[1:], lost=90)
+    one = one._replace(since_us=(0.0, 0.0), until_us=(100.0, 100.0))
+    place = narrowed(cast(Record, Counted((*into, *through))), one)
+    assert (place.where, place.one_of) == (ways[2], ())
+
+
 @pytest.mark.parametrize(("n_paths", "whole"), [(1, False), (100, True)])
 def test_what_no_link_misses_is_all_of_them_only_if_no_path_passes(
     n_paths: int, whole: bool
@@ -57,11 +89,11 @@ def test_what_no_link_misses_is_all_of_them_only_if_no_path_passes(
     (one,) = told(seen(Bad(component(WAYS[0]).ports)))
     paths = frozenset((it, 0) for it in range(n_paths))
     one = one._replace(one_of=WAYS[1:], paths=paths, is_whole=True)
-    place = narrowed(cast(Record, Counted()), one)
+    place = narrowed(counted(), one)
     assert place.where == ("plane 1 t0 2 > t1 *" if whole else WAYS[0])
 
 
 def test_what_is_one_place_already_stays() -> None:
     (one,) = told(seen(Bad(component(WAYS[0]).ports)))
     one = one._replace(one_of=())
-    assert narrowed(cast(Record, Counted(way2=40)), one) == one
+    assert narrowed(counted(way2=40), one) == one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.ops.diagnose.runs import best_rates, best_runs
+from openmrc.ops.diagnose.runs import DEAD, OF_ALL, OF_DATA, best_rates, best_runs
 
 RATES = np.array([0.98, 0.5, 0.1])
 AGAIN = 5.0
@@ -20,21 +20,22 @@ def best(lost: list[bool], prior: float = 10.0) -> tuple[float, float, list[list
     crossed = arrived[at_us.astype(np.int64)]
     before = even = after = np.stack([crossed, crossed])
     gains = np.log1p(-(1 - 1e-5) * (1 - RATES))[:, None] - np.log(np.full(n, 1e-5))
-    through, level = np.log1p(-RATES), np.array([2, 1, 0])
-    nats, rate = np.zeros(1), np.zeros(1, np.int64)
+    through, level = np.log1p(-RATES), np.array([DEAD, OF_ALL, OF_DATA])
+    nats, rates = np.zeros((2, 1)), np.zeros((2, 1), np.int64)
     first, packet, back = np.array([0, n]), np.arange(n), np.zeros(n, np.bool_)
     own = np.array([prior]), np.array([AGAIN])
     space = *np.zeros((2, 3)), *np.zeros((2, 3, n), np.int64)
     best_rates(
         np.array([0]), first, packet, back, before, even, even, after, gains, through, level,
-        np.zeros(1, np.bool_), *own, at_us, np.zeros(n), nats, rate, *space,
+        np.zeros(1, np.bool_), *own, at_us, np.zeros(n), nats, rates, *space,
     )  # fmt: skip
+    best, rate = float(nats.max()), int(rates[np.argmax(nats), 0])
     runs = np.zeros((2, 8), np.int64)
     found = best_runs(
-        0, int(rate[0]), first, packet, back, before, even, even, after, gains, through, level,
+        0, rate, first, packet, back, before, even, even, after, gains, through, level,
         prior, AGAIN, at_us, np.zeros(n), runs, *space,
     )  # fmt: skip
-    return float(nats[0]), float(RATES[rate[0]]), runs[:, :found].T[::-1].tolist()
+    return best, float(RATES[rate]), runs[:, :found].T[::-1].tolist()
 
 
 def test_what_loses_all_for_a_time_is_one_run_of_the_largest_rate() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,15 @@ def test_what_lost_a_part_is_named_with_its_rate(where: str, every: int) -> None
     assert (place.where, place.one_of, place.dead) == (where, (), False)
     assert place.rate == pytest.approx(1 / every, rel=0.4)
     assert place.until_us[1] == np.inf
+
+
+def test_what_loses_half_is_dead_only_if_senders_say_that_small_packets_pass() -> None:
+    bad = seen(Bad(component("plane 0 t0 1 > t1 2").ports, every=2))
+    (lossy,) = told(bad)
+    paths = zip(bad.lost.qp.tolist(), bad.lost.ev.tolist(), strict=True)
+    (narrow,) = told(replace(bad, narrow=frozenset(paths)))
+    assert (lossy.where, lossy.dead, lossy.narrow) == ("plane 0 t0 1 > t1 2", False, False)
+    assert (narrow.where, narrow.dead, narrow.narrow) == ("plane 0 t0 1 > t1 2", True, True)
 
 
 def test_what_loses_in_both_directions_is_one_place() -> None:
@@ -125,7 +135,7 @@ def test_no_bound_is_below_what_a_component_is_worth() -> None:
         search._look()
         bounds, stale = search._bounds(), search._stale.copy()
         search._fit(np.flatnonzero(stale).tolist())
-        assert (bounds[stale] >= search._nats[stale] - 1e-6).all()
+        assert (bounds[stale] >= search._nats.max(axis=0)[stale] - 1e-6).all()
         fault = search.best()
         if fault is None:
             break
@@ -154,3 +164,27 @@ def test_a_port_that_goes_down_as_the_run_ends_is_named() -> None:
     down = joined(observed.lost, told_down(FABRIC, spans, observed.lost))
     (one,) = told(replace(observed, lost=down))
     assert (one.where, one.since_us, one.downs) == ("nic 5 plane 0", (end_us - 0.1,) * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("nics", "where"), [((8, 9, 10, 11), "plane 1 t0 2 transceiver 0"), (range(16), "plane 1")]
+)
+def test_what_took_ports_down_is_what_has_these_and_no_others(
+    nics: Sequence[int], where: str
+) -> None:
+    observed, known = seen(), TABLE.fabric
+    own = [nic * known.n_planes + 1 for nic in nics]
+    spans = [(it, 100.0, 150.0) for port in own for it in (port, int(known.port_reverse[port]))]
+    lost = joined(observed.lost, told_down(known, spans, observed.lost))
+    (place,) = told(replace(observed, lost=lost))
+    assert (place.where, place.downs, place.since_us) == (where, 1, (100.0, 100.0))
+
+
+def test_a_port_that_goes_down_in_a_silent_switch_does_not_date_it() -> None:
+    observed, known = seen(Bad(component("plane 1 t0 2").ports)), TABLE.fabric
+    port = 9 * known.n_planes + 1
+    spans = [(it, 90.0, 110.0) for it in (port, int(known.port_reverse[port]))]
+    lost = joined(observed.lost, told_down(known, spans, observed.lost))
+    (place,) = [it for it in told(replace(observed, lost=lost)) if it.where == "plane 1 t0 2"]
+    assert (place.downs, place.dead) == (0, True)
+    assert place.since_us[1] < 60.0

@@ -16,11 +16,11 @@ def searched(*bad: Bad) -> Search:
 
 
 def test_what_lost_too_little_to_be_named_is_to_be_watched() -> None:
-    search = searched(Bad((PORT,), 60.0, 62.0, every=5))
+    search = searched(Bad((PORT,), 60.0, 62.0, every=7))
     assert not search.faults
     (one,) = watched(search)
     assert one.where.startswith(FABRIC.port_name(PORT))
-    assert one.lost == 3
+    assert one.lost == 2
 
 
 def test_what_is_named_or_well_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,8 +17,11 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 # Within which two explanations, or an edge and another, cannot be told apart: one in 150.
 MARGIN_NATS = 5.0
+SURE_NATS = 40.0  # by which an answer is ahead of all others that are looked at, or more
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
-DEAD_MIN = 0.7  # rates are rough: packets that leave at its edges pass
+# What is damaged loses half at most, so what is nearer to all than to half, as ratios go, is dead:
+# packets that leave at its edges pass.
+DEAD_MIN = math.sqrt(0.5)
 
 Range = tuple[float, float]
 
@@ -40,6 +44,7 @@ class Place(NamedTuple):
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
     downs: int  # how often ports there said that they went down
+    ahead: float  # by how much, nats, of the best explanation that is not said
     narrow: bool = False  # it passes small packets, and loses large ones
 
 
@@ -62,7 +67,8 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     paths = frozenset((qp, ev) for qp, ev in pairs if qp >= 0)
     kept = search.faults
     search.set([it for it in kept if it not in faults])
-    others = (*row.others, *_others(search, component, faults))
+    near, ahead = _others(search, component, faults)
+    others = (*row.others, *near)
     begun = [_begin(search, it) for it in faults]
     over = [_end(search, it) for it in faults]
     search.set(kept)
@@ -72,14 +78,22 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
         since, until = _as_told(search, lost[told])
     elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
-    rate = _rate(search, main)
+    narrow = main.level == NARROW or _is_told_narrow(search, paths)
+    rate = 1.0 if narrow else _rate(search, main)
     return Place(
         row.where, KINDS[row.kind], others, _is_dead(search, main, rate),
         main.level == DEAD, rate, n_lost,
         since, until, sum(len(it.spans_us) for it in faults),
         (float(known.min()), float(known.max())), sum(it.nats for it in faults), row.ports,
-        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, main.level == NARROW,
+        paths, sum(len(it.spans_us) for it in faults) if told.any() else 0, ahead, narrow,
     )  # fmt: skip
+
+
+def _is_told_narrow(search: Search, paths: frozenset[tuple[int, int]]) -> bool:
+    """Whether senders say of most of these paths that they pass small packets and lose large ones:
+    they have seen it twice in a row, which is chance where half of all is lost.
+    """
+    return len(search.seen.narrow & paths) > MOST_OF * len(paths)
 
 
 def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
@@ -173,9 +187,9 @@ def _begin(search: Search, fault: Fault) -> tuple[float, float]:
     at_us = pairs.at_us[pairs.first[fault.component] : pairs.first[fault.component + 1]]
     last = int(np.searchsorted(at_us, fault.spans_us[0][1], side="right")) - 1
     base = int(pairs.first[fault.component])
-    only = np.array(len(fault.spans_us) == 1)
+    only, total = np.array(len(fault.spans_us) == 1), np.array(fault.level in (DEAD, NARROW))
     passed = search.passed(
-        row, base + np.arange(last + 1), np.array(base + last), np.array(True), only
+        row, base + np.arange(last + 1), np.array(base + last), total, total & only
     )
     worth = np.cumsum(gain[last::-1])[::-1] + passed * cost
     near = np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
@@ -202,9 +216,9 @@ def _end(search: Search, fault: Fault) -> tuple[float, float]:
     at_us = pairs.at_us[part]
     begin = int(np.searchsorted(at_us, fault.spans_us[-1][0]))
     base = int(pairs.first[fault.component])
-    only = np.array(len(fault.spans_us) == 1)
+    only, total = np.array(len(fault.spans_us) == 1), np.array(fault.level in (DEAD, NARROW))
     passed = search.passed(
-        row, np.array(base + begin), base + np.arange(begin, len(at_us)), only, np.array(True)
+        row, np.array(base + begin), base + np.arange(begin, len(at_us)), total & only, total
     )
     worth = np.cumsum(gain[begin:]) + passed * cost
     near = begin + np.flatnonzero(worth >= worth.max() - MARGIN_NATS)
@@ -235,11 +249,15 @@ def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int)
     return float(points[np.searchsorted(crossed, here + packets, side="right") - 1 :][:2].max())
 
 
-def _others(search: Search, component: int, faults: list[Fault]) -> list[str]:
-    """Places that explain about as much as a component does."""
+def _others(search: Search, component: int, faults: list[Fault]) -> tuple[list[str], float]:
+    """Places that explain about as much as a component does, and how much less, nats, the best
+    other explanation does: a place or chance, if it is within `SURE_NATS`.
+    """
     best = search.best(component)
     own = best.nats if best is not None else 0.0
-    net = search.nets(own - MARGIN_NATS)
+    net = search.nets(own - SURE_NATS)
     near = [it for it in net if it != component and net[it] >= own - MARGIN_NATS]
     rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
-    return [name for row in rows for name in (row.where, *row.others)]
+    left = [net[it] for it in net if it != component and it not in near]
+    ahead = min(own - max([0.0, *left]), SURE_NATS)
+    return [name for row in rows for name in (row.where, *row.others)], ahead

@@ -20,12 +20,12 @@ from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.outline import Outline
 
-# One of 10^9 places is named by chance, which is itself known to within a factor of some 10^4;
-# larger components fail more rarely, by a factor of two or three each, so that of two that explain
-# as much the smaller is said.
+# One of 10^9 places is named by chance, which is itself known to within a factor of some 10^4, and
+# of a dozen rates the best is taken. Larger components fail more rarely, by a factor of two or
+# three each, so that of two that explain as much the smaller is said.
 DIRECTION, CABLE, HALF, TRANSCEIVER, NIC, SWITCH, LINKS, TIER, PLANE = range(9)
 KINDS = ("link", "link", "link", "transceiver", "nic", "switch", "link", "switch", "plane")
-NATS = (38.0, 38.5, 40.5, 39.5, 40.0, 40.0, 42.0, 43.0, 43.5)
+NATS = (40.5, 41.0, 43.0, 42.0, 42.5, 42.5, 44.5, 45.5, 46.0)
 
 
 class Component(NamedTuple):
@@ -210,8 +210,13 @@ def _outlined(known: Fabric, around: Outline, whole: Fabric) -> Iterator[Compone
     rows += [it for it in _transceivers(known, port_name) if len(it.ports) > 2]
     rows += [it for it in _groups(known) if it.kind == PLANE]
     for row in rows:
-        first, *others = row.where.split(", ") if row.kind != HALF else [row.where]
-        yield row._replace(where=first, others=tuple(others))
+        every = row.where.split(", ")
+        if row.kind == HALF:  # its links are those of one of several devices
+            each = [around.ports(port).tolist() for port in row.ports]
+            ways = list(zip(*each, strict=True))
+            every = [", ".join(map(whole.port_name, way)) for way in ways if len(ways) > 1]
+            every = every or [row.where]
+        yield row._replace(where=every[0], others=tuple(every[1:]))
 
 
 def _fours(ports: LongArray) -> list[LongArray]:

@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from openmrc.fabric.model import BoolArray, IntArray, LongArray
+from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.ops.diagnose.chance import FLOOR
 from openmrc.ops.diagnose.components import Component
 from openmrc.ops.diagnose.missing import Missing, missing
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
 SPARE = 1.0  # packets that are missing where nothing is broken: some are between two readings
-ASTRAY = 0.05  # packets missing on a link, or damaged, where nothing is broken: of 20 counts one
 LEAST, MOST = 0.5, 3.0  # times what is expected
 MOST_OF = 0.5  # of what a place lost is counted in one way or another
 
@@ -40,6 +39,7 @@ class Counters:
     counts: FloatArray  # [switches + 2 ports]
     usual: FloatArray  # as many as there may be without a fault
     missing: Missing
+    round_trip: FloatArray  # [ports] so many packets does each send in one, at most
 
     def expected(
         self,
@@ -64,7 +64,8 @@ class Counters:
             return found
         left = np.append(np.maximum(self.counts - so_far, 0), 0)  # the last is that of no count
         last = damaged + routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
-        if left[np.unique(last)].sum() >= MOST_OF * weight.sum():
+        # What lets nothing through damages nothing.
+        if not dead and left[np.unique(last)].sum() >= MOST_OF * weight.sum():
             np.add.at(found, last, weight)
             return found + self._damaged_answers(row, left[:-1] - found, float(weight.sum()))
         if dead:  # the first of its links loses all
@@ -84,18 +85,21 @@ class Counters:
         own = np.where(enough[own], own, far)
         for at, part in ((far, each - rest), (own, rest)):
             found += np.bincount(at.ravel(), part.ravel(), nowhere + 1)[:-1]
+        if dead:  # and what was on its other links as it died
+            own = np.array(row.ports)
+            on_way = np.minimum(self.round_trip[own], left[n + own])
+            found[n + own] = np.maximum(found[n + own], on_way)
         return found
 
     def _damaged_answers(self, row: Component, left: FloatArray, lost: float) -> FloatArray:
-        """Which counts of damaged packets are of answers: a NIC that damages what it sends damages
-        them as often as the data of which so many packets were lost.
+        """Which counts of damaged packets are of answers: what damages what crosses it damages them
+        as often as the data of which so many packets were lost.
         """
-        fabric = self.seen.fabric
-        own = np.array([it for it in row.ports if fabric.port_nic[it] >= 0], np.int64)
+        fabric, own = self.seen.fabric, np.array(row.ports)
         sent, got = (self.seen.sent[:, it].sum() for it in (own, fabric.port_reverse[own]))
-        found, damaged = np.maximum(left, 0), fabric.n_switches + fabric.n_ports
-        found[:damaged] = 0
-        found[damaged + fabric.port_reverse[own]] = 0
+        at = fabric.n_switches + fabric.n_ports + last_ports(fabric, own)
+        found = np.zeros(len(left))
+        found[at] = np.maximum(left[at], 0)
         most = MOST * lost * got / max(float(sent), 1)
         return np.asarray(found * min(most / max(float(found.sum()), 1e-9), 1.0))
 
@@ -193,9 +197,11 @@ def counters(seen: Observed) -> Counters:
     here, into = missing(seen), fabric.port_peer_switch
     each = here.inside.sum(axis=0), here.links.sum(axis=0), seen.damaged.sum(axis=0)
     ways = np.bincount(into[into >= 0], _last(seen)[into >= 0], n)
-    under_way = np.append(ways, np.zeros(2 * fabric.n_ports))
-    spare = np.repeat([SPARE, ASTRAY], [n, 2 * fabric.n_ports])
-    return Counters(seen, np.concatenate(each), np.asarray(spare + under_way, np.float64), here)
+    # On a link, and of damaged ones, as many as senders lose by chance.
+    astray = FLOOR * np.maximum(seen.out.sum(axis=0), 1)
+    usual = np.concatenate([SPARE + ways, astray, astray])
+    round_trip = (seen.out / np.diff(seen.edges_us)[:, None]).max(axis=0) * seen.rtt_us
+    return Counters(seen, np.concatenate(each), usual, here, round_trip)
 
 
 def unanswered(seen: Observed) -> Packets:
@@ -226,6 +232,22 @@ def unsent(seen: Observed) -> BoolArray:
     gone = np.bincount(routes[routes >= 0], minlength=seen.fabric.n_ports)
     sent, out = seen.sent.sum(axis=0), seen.out.sum(axis=0)
     return np.asarray((out < sent - MOST_OF * gone) & (gone > 0))
+
+
+def last_ports(fabric: Fabric, ports: LongArray) -> LongArray:
+    """Return the ports towards NICs that are the last of what crosses some ports: on the same plane
+    those below where a port goes down, and all others where it goes up.
+    """
+    nics, plane = np.arange(fabric.n_nics), ports % fabric.n_planes
+    own, far = fabric.port_switch[ports], fabric.port_peer_switch[ports]
+    plane = np.where(own >= 0, fabric.sw_plane[own], plane)
+    down = (own >= 0) & ((far < 0) | (fabric.sw_tier[far] < fabric.sw_tier[own]))
+    below = np.where(down, far, own)
+    nic = np.where(down, fabric.port_peer_nic[ports], fabric.port_nic[ports])
+    first = np.where(below >= 0, fabric.sw_lo[below], nic)[:, None]
+    end = np.where(below >= 0, fabric.sw_hi[below], nic + 1)[:, None]
+    there = ((nics >= first) & (nics < end)) == down[:, None]
+    return np.unique(fabric.port_reverse[nics * fabric.n_planes + plane[:, None]][there])
 
 
 def _last(seen: Observed) -> FloatArray:

@@ -18,6 +18,7 @@ from openmrc.ops.diagnose.hashed import narrowed
 from openmrc.ops.diagnose.observed import Observed
 from openmrc.ops.diagnose.reading import observed
 from openmrc.ops.diagnose.search import Search
+from openmrc.ops.diagnose.sure import probability
 from openmrc.ops.diagnose.watch import Watched, watched
 from openmrc.ops.finding import Finding, Window
 from openmrc.ops.records import Record
@@ -89,6 +90,7 @@ def _finding(record: Record, it: Place, qps: set[int] | None) -> Finding:
         back=back["path"].n_unique(),
         back_us=number(back["t_us"].max()) if len(back) else None,
         nats=round(it.nats, 1),
+        probability=round(probability(it.ahead), 2),
         aside_us=round(aside_us, 3),
         downs=it.downs,
         times=it.times,

@@ -1,13 +1,16 @@
 """Which of the places that a component of an outline stands for it is, as their own ports count.
 
 Where switches hash, a sender does not know which of several links or switches its packets cross:
-these are one component, and a place of it is one of several. Ports know.
+these are one component, and a place of it is one of several. Ports know: what is missing on the
+link of one, or in its switch while it sends nothing.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +18,8 @@ from openmrc.fabric import places
 from openmrc.fabric.model import LongArray
 from openmrc.ops.diagnose.answer import MARGIN_NATS, Place
 from openmrc.ops.diagnose.counters import LEAST
-from openmrc.ops.diagnose.observed import FloatArray
+from openmrc.ops.diagnose.missing import inside
+from openmrc.ops.diagnose.reading import counts
 from openmrc.ops.records import Record
 
 LAST = re.compile(r"\d+$")
@@ -30,8 +34,7 @@ def narrowed(record: Record, place: Place) -> Place:
     alike = [it for it in every if LAST.sub("*", it) == LAST.sub("*", place.where)]
     everywhere = place._replace(where=LAST.sub("*", place.where), one_of=())
     size = {it: len(_ports(record, it)) for it in every}
-    gone = _gone(record, place)
-    here = {it: float(gone[_ports(record, it)].sum()) for it in every}
+    here = _missing(record, place, every)
     if max(here.values()) < LEAST * max(place.lost, 1):  # it is not missing there
         # If nothing passes, on so many paths, not all of them can have crossed the same one.
         many = (len(place.paths) - 1) * math.log(len(alike)) > MARGIN_NATS
@@ -51,13 +54,22 @@ def _ports(record: Record, where: str) -> LongArray:
     return np.unique(places.ports(record.fabric, where))
 
 
-def _gone(record: Record, place: Place) -> FloatArray:
-    """[ports of the fabric] packets missing on each link while a place was broken."""
-    import polars as pl
-
-    rows = record.port_counts
-    assert rows is not None
-    during = (pl.col("until_us") > place.since_us[0]) & (pl.col("from_us") < place.until_us[1])
-    rows = rows.filter(during)
-    ports, gone = (rows[name].to_numpy() for name in ("port", "gone"))
-    return np.asarray(np.bincount(ports, gone, record.fabric.n_ports), np.float64)
+def _missing(record: Record, place: Place, every: Sequence[str]) -> dict[str, float]:
+    """How many packets were missing at each of these places while one was broken: on its links, and
+    in the switches of those of its ports that sent nothing.
+    """
+    fabric = record.fabric
+    edges_us, each = counts(replace(record, outline=None), record.port_counts)
+    out, gone = each["packets_out"], each["gone"]
+    (since_us, begun_us), (over_us, until_us) = place.since_us, place.until_us
+    during = (edges_us[1:] > since_us) & (edges_us[:-1] < until_us)
+    whole = (edges_us[:-1] >= begun_us) & (edges_us[1:] <= over_us)
+    silent = ~out[whole].any(axis=0) & (fabric.port_switch >= 0)
+    on_links = gone[during].sum(axis=0)
+    in_switches = inside(fabric, out, gone, each["dropped"])[during].sum(axis=0)
+    found = {}
+    for name in every:
+        ports = _ports(record, name)
+        owners = np.unique(fabric.port_switch[ports][silent[ports]])
+        found[name] = float(on_links[ports].sum() + in_switches[owners].sum())
+    return found

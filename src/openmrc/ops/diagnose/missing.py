@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.fabric.model import Fabric
 from openmrc.ops.diagnose.observed import FloatArray, Observed
 
 
@@ -23,13 +24,16 @@ class Missing(NamedTuple):
 
 def missing(seen: Observed) -> Missing:
     """Return what is missing on links and in switches."""
-    fabric = seen.fabric
+    return Missing(seen.gone, inside(seen.fabric, seen.out, seen.gone, seen.dropped))
+
+
+def inside(fabric: Fabric, out: FloatArray, gone: FloatArray, dropped: FloatArray) -> FloatArray:
+    """Return [bins, switches] what is missing in switches, if ports count so much."""
     into, own, n = fabric.port_peer_switch, fabric.port_switch, fabric.n_switches
-    came, went = seen.out - seen.gone, seen.out + seen.dropped
-    held = np.zeros((len(came), n))
-    for ports, each, sign in ((into, came, 1), (own, went, -1)):
+    held = np.zeros((len(out), n))
+    for ports, each, sign in ((into, out - gone, 1), (own, out + dropped, -1)):
         there = np.flatnonzero(ports >= 0)
         for row, counts in zip(held, each, strict=True):
             row += sign * np.bincount(ports[there], counts[there], n)
     upto = np.minimum.accumulate(np.cumsum(held, axis=0)[::-1], axis=0)[::-1]
-    return Missing(seen.gone, np.diff(np.maximum(upto, 0), axis=0, prepend=0))
+    return np.diff(np.maximum(upto, 0), axis=0, prepend=0)

@@ -56,6 +56,10 @@ class Observed:
     counted: bool = True  # whether ports tell what they sent; if not, `out` and `gone` are 0
     # when packets were judged lost that were none
     late_us: FloatArray = field(default_factory=lambda: np.zeros(0))
+    # queue pair and EV of paths whose senders said that they pass small packets and lose large ones
+    narrow: frozenset[tuple[int, int]] = frozenset()
+    # [bins, ports] where switches hash: whether one of those that a port stands for sent nothing
+    silent: BoolArray | None = None
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

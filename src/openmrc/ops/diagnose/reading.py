@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openmrc.errors import InputError
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import BoolArray, Fabric
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 from openmrc.ops.records import Record
@@ -49,8 +50,22 @@ def observed(record: Record) -> Observed:
         rtt_us=record.rtt_us if counted else _round_trip_us(record, answered),
         counted=counted,
         late_us=account.filter(became == "late")["known_us"].to_numpy(),
+        narrow=frozenset(
+            record.paths.filter(pl.col("narrow_bytes") > 0).select("qp", "ev").unique().rows()
+        ),
+        silent=_silent(record),
         over=is_over(record),
     )
+
+
+def _silent(record: Record) -> BoolArray | None:
+    if record.outline is None:
+        return None
+    _, each = counts(replace(record, outline=None), record.port_counts)
+    found = np.zeros((len(each["packets_out"]), record.known.n_ports), np.bool_)
+    for port, of in enumerate(record.outline.port_of.tolist()):
+        found[:, of] |= each["packets_out"][:, port] == 0
+    return found
 
 
 def _round_trip_us(record: Record, answered: Packets) -> float:

@@ -44,6 +44,7 @@ def _path(
     beginning is worth, and how much had arrived by then.
     """
     n_lost, row, cost = gains.shape[1], int(level[rate] >= OF_ALL), through[rate]
+    total = level[rate] == DEAD or level[rate] == NARROW
     well, best, over, end, base = NEVER, NEVER, -1, -1, first[c]
     value[:], upto[:] = NEVER, 0.0
     for k in range(base, first[c + 1]):
@@ -55,7 +56,7 @@ def _path(
         if paused and best - again > -prior:
             fresh, before_it = best - again, end
         own = _gain(k, rate, packet, back, gains, through, n_lost, level)
-        for i in range(3):
+        for i in range(0 if total else SHORT, 3):
             begin = began[i, k - base - 1] if k > base else base
             weighs = 0.0 if i == FREE else cost
             new, so_far, last = start, first_even[row, k], came
@@ -66,6 +67,8 @@ def _path(
                 previous[i, k - base] = last
             value[i] += own
             began[i, k - base] = begin
+            if own <= 0:  # what arrived ends no run
+                continue
             if i != SHORT and at_us[k] - at_us[begin] < within_us[begin]:
                 continue
             each = value[i] + max(even[row, k] - upto[i], 0.0) * cost
@@ -85,15 +88,16 @@ def best_rates(
     which, first, packet, back, before, first_even, even, after, gains, through, level, dies,
     prior, again, at_us, within_us, nats, rates, value, upto, began, previous,
 ):  # fmt: skip
-    """Write to `nats` and `rates` [components] the largest gain of each of `which`, less what its
-    changes cost, and the number of the rate. `gains` [rates, losses]; `through` [rates]: the cost
-    of a packet that arrived; `level` [rates]; `dies` [components]: whether only what lets nothing
-    through is tried; `again` [components]: the cost of each further change; `within_us`
-    [entries]: what begins at one and is shorter is within a bin; the last ones: space (`_path`).
+    """Write to `nats` and `rates` [2, components] the largest gain of each of `which`, less what
+    its changes cost, and the number of the rate: of rates of which some passes, and of which
+    nothing does, or nothing large. `gains` [rates, losses]; `through` [rates]: the cost of a packet
+    that arrived; `level` [rates]; `dies` [components]: whether only what lets nothing through is
+    tried; `again` [components]: the cost of each further change; `within_us` [entries]: what begins
+    at one and is shorter is within a bin; the last ones: space (`_path`).
     """
     for at in range(len(which)):
         c = which[at]
-        nats[c], rates[c] = NEVER, 0
+        nats[:, c], rates[:, c] = NEVER, 0
         narrow = len(through) - 1  # the last one
         every_other, near = (narrow + 1) // 2, 0
         for number in range(every_other + 3):  # then those beside the best of them
@@ -102,18 +106,19 @@ def best_rates(
                 rate = narrow
             elif number >= every_other:
                 rate = near - 1 + 2 * (number - every_other)
-                if rate < 0 or rate >= narrow:
+                if rate <= 0 or rate >= narrow:
                     continue
+            total = int(level[rate] == NARROW or level[rate] == DEAD)
             if dies[c] and level[rate] < DEAD:
                 continue
             best, _ = _path(
                 c, rate, first, packet, back, before, first_even, even, after, gains, through,
                 level, prior[c], again[c], at_us, within_us, value, upto, began, previous,
             )  # fmt: skip
-            if best > nats[c]:
-                nats[c], rates[c] = best, rate
+            if best > nats[total, c]:
+                nats[total, c], rates[total, c] = best, rate
             if number < every_other:
-                near = rates[c]
+                near = rates[0, c]
 
 
 @compiled

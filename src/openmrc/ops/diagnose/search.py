@@ -7,6 +7,7 @@ and arrived speak against. For a rate the best times are found in one pass (`run
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
 from openmrc.ops.diagnose import chance
-from openmrc.ops.diagnose.components import SWITCH, Table, planes, ways_back
+from openmrc.ops.diagnose.components import HALF, SWITCH, Component, Table, planes, ways_back
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
@@ -25,6 +26,7 @@ from openmrc.ops.diagnose.observed import FloatArray, Observed
 from openmrc.ops.diagnose.runs import (
     DEAD,
     NARROW,
+    NEVER,
     OF_ALL,
     OF_DATA,
     best_rates,
@@ -52,11 +54,12 @@ CERTAIN_NATS = 0.1  # what chance explains as well tells nothing
 NESTED_NATS = 40.0  # what is broken is hardly ever broken in a part of it, too, at the same time
 QUICK = 1.5  # round trips
 FRONT = 1.5  # round trips that a packet may have waited before what then lost it
-SMALL = 0.1  # of the losses of a run: fewer just before it are its own
 AT_ONCE = 0.25  # round trips
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
 RUNS_MAX = 64
+NEAR_NATS = 10.0  # by which one that is tried in place of a fault may explain less
+NEAR_MAX = 4
 
 
 class Fault(NamedTuple):
@@ -71,7 +74,8 @@ class Fault(NamedTuple):
     moved: FloatArray  # the counts that it moves, as expected
     lost: int
     passed: float
-    price: float  # beside its prior: of each further run
+    price: float  # beside its prior: of each further run, and of ports that stayed up
+    told: bool  # it took ports down that said so
 
     @property
     def since_us(self) -> float:
@@ -123,7 +127,8 @@ class Search:
         self._told = np.full(len(seen.lost), np.nan)  # `now` at the last look
         self._prior = np.full(n, np.nan)
         self._gains = np.zeros((len(RATES), len(seen.lost)))
-        self._nats, self._rate = np.full(n, -1e300), np.zeros(n, np.int64)
+        # [2, components] of rates of which some passes, and of which nothing does
+        self._nats, self._rate = np.full((2, n), -1e300), np.zeros((2, n), np.int64)
         self._again = np.full(n, AGAIN_NATS)
         at = np.searchsorted(self.edges_us, self.pairs.at_us, side="right") - 1
         width_us = np.diff(self.edges_us)[np.clip(at, 0, len(self.edges_us) - 2)]
@@ -247,7 +252,7 @@ class Search:
         most, the best first. Only those are looked at whose bound is above what others reach.
         """
         counted = self._counted()
-        bound = np.where(self._stale, self._bounds(), self._nats) + counted
+        bound = np.where(self._stale, self._bounds(), self._nats.max(axis=0)) + counted
         heap = [(-float(bound[it]), it) for it in np.flatnonzero(bound > 0).tolist()]
         heapify(heap)
         given = 0
@@ -255,7 +260,7 @@ class Search:
             most, it = heappop(heap)
             if self._stale[it]:
                 self._fit([it])
-                heappush(heap, (-float(self._nats[it] + counted[it]), it))
+                heappush(heap, (-float(self._nats[:, it].max() + counted[it]), it))
             else:
                 given += 1
                 yield it, -most
@@ -284,7 +289,7 @@ class Search:
         if not self._begun:
             self._begun = True
             self._fit(np.flatnonzero(self._left - prior + self._counted() > 0).tolist())
-            self._alone = np.where(self._stale, np.inf, self._nats)
+            self._alone = np.where(self._stale, np.inf, self._nats.max(axis=0))
 
     def _fit(self, which: list[int]) -> None:
         """Bring the best rate and the gain of some components up to date."""
@@ -305,23 +310,18 @@ class Search:
         nats[own] = self._again[own]
         return nats
 
-    def runs(self, component: int) -> list[tuple[int, int]]:
-        """Return the first and last entries of the times at which a component was bad, by what is
-        known now.
+    def runs(self, component: int, rate: int) -> list[tuple[int, int]]:
+        """Return the first and last entries of the times at which a component was bad, if it lost
+        so much, the number of a rate, by what is known now.
         """
         pairs, found = self.pairs, np.zeros((2, RUNS_MAX), np.int64)
         n = best_runs(
-            component, int(self._rate[component]), pairs.first, pairs.packet, pairs.back,
+            component, rate, pairs.first, pairs.packet, pairs.back,
             pairs.before, pairs.first_even, pairs.even, pairs.after, self._gains, THROUGH, LEVEL,
             float(self._prior[component]), float(self._again[component]), pairs.at_us,
             self._within_us, found, *self._space,
         )  # fmt: skip
-        runs: list[tuple[int, int]] = []  # the last one first
-        for begin, end in found[:, :n].T.tolist():
-            if runs and self._waited(begin, end, *runs[-1]):
-                continue
-            runs.append((begin, end))
-        return runs[::-1]
+        return [(begin, end) for begin, end in found[:, :n].T[::-1].tolist()]
 
     def passed(
         self, row: int, begin: LongArray, end: LongArray, first: BoolArray, last: BoolArray
@@ -335,29 +335,34 @@ class Search:
         until = np.where(long & last, pairs.after[row, end], pairs.even[row, end])
         return np.asarray(np.maximum(until - since, 0), np.float64)
 
-    def _waited(self, begin: int, end: int, later: int, last: int) -> bool:
-        """Whether what was lost in a run of entries waited in a queue for what then lost it."""
-        at_us = self.pairs.at_us
-        near = at_us[later] - at_us[begin] <= FRONT * self.seen.rtt_us
-        return bool(near and end - begin < SMALL * (last - later))
-
     def fitted(self, component: int) -> Fault | None:
         """Return the best fault of a component, with the rate that its losses have and with what
-        counters say of it.
+        counters say of it: something passes, or nothing does.
         """
+        each = zip(
+            self._nats[:, component].tolist(), self._rate[:, component].tolist(), strict=True
+        )
+        found = [self._fault(component, rate, nats) for nats, rate in each if nats > NEVER]
+        return max((it for it in found if it is not None), key=lambda it: it.nats, default=None)
+
+    def _fault(self, component: int, number: int, nats: float) -> Fault | None:
+        """A fault of a component with this number of a rate, which explains so much."""
         pairs, n_lost = self.pairs, len(self.seen.lost)
-        rate = float(RATES[self._rate[component]])
-        level = int(LEVEL[self._rate[component]])
+        rate, level = float(RATES[number]), int(LEVEL[number])
         row = int(level >= OF_ALL)
-        runs = self.runs(component)
+        runs = self.runs(component, number)
         if not runs:
             return None
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
         losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
         pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
-        crossed = self.passed(row, begin, end, np.append(True, pause), np.append(pause, True))
+        total = level in (DEAD, NARROW)
+        around = row, begin, end, total & np.append(True, pause), total & np.append(pause, True)
+        crossed = self.passed(*around)
         passed = float(crossed.sum())
+        within = pairs.at_us[end] - pairs.at_us[begin] < self._within_us[begin]
+        sometime = float(crossed[within].sum())
         if level == NARROW:
             losses = losses[~self.seen.lost.probe[losses]]
         else:
@@ -370,25 +375,53 @@ class Search:
             max(mine / (mine + max(passed, PASSES_MIN)), RATES.min())
             for mine in (float((each * caused).sum()) for each in (weight, self.draws[losses]))
         )
+        mine = float((weight * caused).sum())
+        fit = max(rate_of(mine, max(passed - sometime, PASSES_MIN), sometime), RATES.min())
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
-        nats = float(self._nats[component])
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
-        price = float(self._again[component]) * (len(runs) - 1)
+        gain, said = self._gains[number], losses[self.seen.lost.ev[losses] < 0]
+        told = self._told_of(losses)
+        up = self._stayed_up(component, told)
+        if up > gain[told].sum():  # it took no port down
+            up, told = 0.0, told[:0]
+        nats += float(gain[told].sum() - gain[said].sum()) - up
+        price = float(self._again[component]) * (len(runs) - 1) + up
         found = Fault(
-            component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price
-        )
+            component, spans, fit, fit_draws, level, nats, moved, int(weight.sum()), passed, price,
+            len(told) > 0,
+        )  # fmt: skip
         return found._replace(
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
 
+    def _told_of(self, losses: IntArray) -> IntArray:
+        """Those of some losses that are ports which went down, and of which both edges are here."""
+        told = losses[self.seen.lost.ev[losses] < 0]
+        port = (-1 - self.seen.lost.qp[told]) // 2
+        _, of, n = np.unique(port, return_inverse=True, return_counts=True)
+        return np.asarray(told[n[of.ravel()] == 2])
+
+    def _stayed_up(self, component: int, told: IntArray) -> float:
+        """How much the ports of NICs that stayed up speak against what took others down."""
+        if not len(told):
+            return 0.0
+        fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
+        own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
+        down = self.seen.lost.routes[told, 0]
+        up = np.setdiff1d(own, down)
+        return float(-2 * chance.REPORTED_NATS * len(up))
+
     def _nested(self, one: Fault, other: Fault) -> bool:
         """Whether two faults share links at one time."""
         around = self.seen.rtt_us
-        at_once = (
-            one.since_us - around <= other.until_us and one.until_us + around >= other.since_us
+        at_once = any(
+            since_us - around <= end and until_us + around >= begin
+            for since_us, until_us in one.spans_us
+            for begin, end in other.spans_us
         )
-        return at_once and self.table.shared(one.component, other.component)
+        same = one.component == other.component
+        return at_once and (same or self.table.shared(one.component, other.component))
 
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
         losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port
@@ -400,7 +433,22 @@ class Search:
         # A switch that loses most of its packets loses them inside: its first link tells where.
         inside = row.kind == SWITCH and not row.others
         dead = rate >= (HIGH_MIN if inside else TOTAL_MIN)
-        return self.counters.expected(row, routes, weight, dead, rate >= HIGH_MIN, self.moved)
+        down = rate >= HIGH_MIN or self._one_silent(row, losses)
+        # Of several one may lose all of its part, or each a part.
+        each = [
+            self.counters.expected(row, routes, weight, one, down, self.moved)
+            for one in sorted({dead, dead or bool(row.others)})
+        ]
+        return max(each, key=lambda it: self.counters.nats(self.moved, it))
+
+    def _one_silent(self, row: Component, losses: IntArray) -> bool:
+        """Whether one of several links that a component stands for may be down: it sends nothing
+        when these losses leave.
+        """
+        if self.seen.silent is None or not row.others or row.kind == HALF:
+            return False
+        at = self.seen.bin_of(self.seen.lost.sent_us[losses])
+        return bool(self.seen.silent[at][:, list(row.ports)].any())
 
     def add(self, fault: Fault) -> None:
         """Accept a fault."""
@@ -421,12 +469,18 @@ class Search:
         pairs, rtt_us = self.pairs, self.seen.rtt_us
         part = slice(pairs.first[fault.component], pairs.first[fault.component + 1])
         packets, at_us = pairs.packet[part], pairs.at_us[part]
+        # A port that says that it was down knows when.
+        told = np.append(self.seen.lost.ev < 0, np.zeros(len(self.seen.answered), np.bool_))
+        near_us = rtt_us * ~told[packets]
         during = np.zeros(len(packets), np.bool_)
         for since_us, until_us in fault.spans_us:
-            during |= (at_us >= since_us - FRONT * rtt_us) & (at_us <= until_us + AROUND * rtt_us)
+            during |= (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
         if fault.level < DEAD:
             during &= ~pairs.back[part]
         found: IntArray = packets[during & (packets < len(self.seen.lost))]
+        said = found[self.seen.lost.ev[found] < 0]
+        kept = self._told_of(found) if fault.told else said[:0]
+        found = found[~np.isin(found, np.setdiff1d(said, kept))]
         return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
@@ -506,8 +560,25 @@ class Search:
                 )
                 for which, n in sorted(many.items())
                 if n >= 2
-            ):
+            ) and not any(self._second(it) for it in list(self.faults)):
                 return
+
+    def _second(self, fault: Fault) -> bool:
+        """Whether one that explains nearly as much as a fault is worth more with one more fault."""
+        before, kept = self.worth(), self.faults
+        rest = [it for it in kept if it is not fault]
+        self.set(rest)
+        net = self.nets(fault.nats - NEAR_NATS)
+        near = [it for it in net if it != fault.component and net[it] >= fault.nats - NEAR_NATS]
+        for which in sorted(near, key=lambda it: (-net[it], it))[:NEAR_MAX]:
+            self.set(rest)
+            for component in (which, None):
+                if (found := self.best(component)) is not None:
+                    self.add(found)
+            if self.worth() > before + 0.1:
+                return True
+        self.set(kept)
+        return False
 
     def _instead(self, some: list[Fault], component: int | None = None) -> bool:
         """Whether the best fault, or none, in place of some is worth more."""
@@ -520,6 +591,14 @@ class Search:
             return True
         self.set(kept)
         return False
+
+
+def rate_of(lost: float, passed: float, sometime: float) -> float:
+    """Return the most probable rate of a fault that lost some packets, if others passed, or arrived
+    in a bin of which it lasted for a part: if that is f, each did so with 1 - f x rate.
+    """
+    total = lost + passed + sometime
+    return 2 * lost / (total + math.sqrt(total * total - 4 * sometime * lost))
 
 
 def _merged(seen: Observed) -> tuple[Observed, FloatArray, FloatArray, FloatArray]:

@@ -138,6 +138,7 @@ def _of_finding(fabric: Fabric, one: Finding) -> dict[str, Any]:
 
 def _note(one: Finding) -> str:
     words = [f"one of {', '.join((one.where, *one.one_of))}"] if one.one_of else []
+    words.append(f"{one.probability:.0%} sure")
     if one.paths:
         pairs = counted(one.queue_pairs, "queue pair")
         words.append(f"{counted(one.paths, 'path')} of {pairs} avoided")
