@@ -12,7 +12,6 @@ from openmrc.errors import InputError
 from openmrc.newfile import write_whole
 from openmrc.printable import printable
 from openmrc.say import say
-from openmrc.tabular import Column, print_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +47,7 @@ def _zoom(arguments: argparse.Namespace) -> int:
     from openmrc.day.command import RESULTS
     from openmrc.run.saved import Saved
     from openmrc.run.simulation import simulate
+    from openmrc.tabular import Column, print_table
     from openmrc.zoom.moment import CM, SCENARIO, moment_of
     from openmrc.zoom.of_day import moment_of_day
 
