@@ -56,7 +56,7 @@ RULES = {
     ),
     "trims as round trips": Rule(
         "a trim at the last hop says how long answers may take", "7",
-        "loss.py", "    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold), now)", "    return",
+        "loss.py", "    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))", "    return",
     ),
     "false alarms undone": Rule(
         "a late arrival returns the path and the window", "7",

@@ -58,25 +58,16 @@ def test_row_07_overdue_by_a_quarter_of_a_round_trip_and_just_not(early_ps: int,
 
 def test_row_07_a_sample_is_recent_for_eight_to_sixteen_round_trips() -> None:
     pair = Pair()
-    note_rtt(pair.q, 0, 2 * pair.rtt, 0)
+    note_rtt(pair.q, 0, 2 * pair.rtt)
     limits = []
     for now in range(0, 16 * pair.rtt, pair.rtt):
         limits.append(patience(pair.q, 0, now))
     assert limits == [2 * PATIENCE_PS] * 8 + [PATIENCE_PS] * 8
 
 
-def test_row_07_the_first_sample_after_a_long_pause_counts() -> None:
-    """What was measured before does not."""
-    pair = Pair()
-    note_rtt(pair.q, 0, 4 * pair.rtt, 0)
-    later = 100 * pair.rtt
-    note_rtt(pair.q, 0, 2 * pair.rtt, later)
-    assert patience(pair.q, 0, later + pair.rtt) == 2 * PATIENCE_PS
-
-
 def test_row_07_what_is_sent_again_is_not_waited_for_as_long_as_data_that_it_overtakes() -> None:
     pair = Pair()
-    note_rtt(pair.q, 0, 4 * pair.rtt, 0)
+    note_rtt(pair.q, 0, 4 * pair.rtt)
     assert (patience(pair.q, 0, 0), patience(pair.q, 1, 0)) == (4 * PATIENCE_PS, PATIENCE_PS)
 
 

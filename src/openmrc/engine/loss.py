@@ -49,29 +49,19 @@ def retries_spent(epoch, linear_cnt, exp_cnt):
 
 
 @inlined
-def _forget_rtts(q, now):
-    """Round trips measured two periods ago no longer count, nor does any before."""
-    if now >= q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt:
-        for k in range(2):
-            q.rtt_before[k] = q.rtt_largest[k] = 0
-        q.rtt_turn_at = now + RTT_TURN_RTTS * q.base_rtt
-
-
-@inlined
-def note_rtt(q, again, rtt, now):
+def note_rtt(q, again, rtt):
     """Record a measured round trip, of an original (0) or of a retransmission (1). The largest
     recent one of its kind is the time allowed for answers; the kinds differ because retransmissions
     overtake data.
     """
-    _forget_rtts(q, now)
     q.rtt_largest[again] = max(q.rtt_largest[again], rtt)
 
 
 @inlined
-def note_sample(q, again, rtt, now):
+def note_sample(q, again, rtt):
     """Record the time from the sending of a packet to the answer to it."""
     q.rtt_least = min(q.rtt_least, rtt)
-    note_rtt(q, again, rtt, now)
+    note_rtt(q, again, rtt)
 
 
 @inlined
@@ -89,7 +79,7 @@ def note_trim(q, now):
     """
     q.trimmed_at = now
     q.trimmed_units = q.rcvd_high
-    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold), now)
+    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))
 
 
 @inlined
@@ -97,10 +87,10 @@ def patience(q, again, now):
     """The age from which a packet's answer is overdue, ps (rows 7, 8): the largest recent round
     trip of its kind, plus an allowance.
     """
-    _forget_rtts(q, now)
     if now >= q.rtt_turn_at:
+        recent = now < q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt
         for k in range(2):
-            q.rtt_before[k] = q.rtt_largest[k]
+            q.rtt_before[k] = q.rtt_largest[k] if recent else 0
             q.rtt_largest[k] = 0
         q.rtt_turn_at = now + RTT_TURN_RTTS * q.base_rtt
     rtt = max(max(q.rtt_largest[again], q.rtt_before[again]), q.base_rtt)

@@ -366,7 +366,7 @@ def _sample(st, q, seq, timestamp, units, now):
         return _sample_again(st, q, s, timestamp, second, now)
     if second:
         return -1
-    loss.note_sample(q, 0, now - s.sent_at, now)
+    loss.note_sample(q, 0, now - s.sent_at)
     return now - s.sent_at
 
 
@@ -381,10 +381,10 @@ def _sample_again(st, q, s, timestamp, second, now):
     if second or not latest:
         loss.on_arrival_before(st, q, s, now)
     if not latest:
-        loss.note_rtt(q, 0, es.age_of(timestamp, now), now)
+        loss.note_rtt(q, 0, es.age_of(timestamp, now))
         return -1
     q.again_evidence_at = max(q.again_evidence_at, s.sent_at)
-    loss.note_sample(q, 1, now - s.sent_at, now)
+    loss.note_sample(q, 1, now - s.sent_at)
     return -1 if second else now - s.sent_at
 
 
