@@ -25,6 +25,7 @@ from tests.live.lab.conftest import lacks
 from tests.pages import LANGUAGES, MARKERS, ROOT, Block, blocks, pages
 
 LONG = "OPENMRC_DOCS_LONG" in os.environ
+PRIORITY = ("nice", "-n", "-10") if os.geteuid() == 0 else ()
 SHELL_TIMEOUT_S = 7200 if LONG else 900
 RUN = ("sh", "console", "python")
 
@@ -134,7 +135,8 @@ def run_page(page: str, folder: Path) -> str:
         kept = [block for block in kept if block.marker != "lab"]
     printed = []
     for language, group in itertools.groupby(kept, key=lambda block: block.language):
-        texts = [block.text for block in group]
+        these = list(group)
+        texts = [block.text for block in these]
         if language == "console":
             for command, shown in itertools.chain.from_iterable(map(typed, texts)):
                 _, out, words = ended(["sh", "-c", command], folder, environment)
@@ -144,7 +146,9 @@ def run_page(page: str, folder: Path) -> str:
             script = folder / "typed"
             script.write_text("\n".join(texts))
             shell = ["sh", "-e"] if language == "sh" else [sys.executable]
-            status, out, words = ended([*shell, "typed"], folder, environment)
+            first = any(block.marker == "lab" for block in these)  # its times are real ones
+            argv = [*(PRIORITY if first else ()), *shell, "typed"]
+            status, out, words = ended(argv, folder, environment)
             assert status == 0, out + words
             printed.append(out)
     return "".join(printed)

@@ -15,7 +15,7 @@ import pytest
 
 from openmrc.capi import build
 from openmrc.cli.command import main
-from openmrc.conform import script
+from openmrc.conform import network, script
 from openmrc.conform.network import NetworkTarget, Where, verdict
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS, run
 from openmrc.conform.targets import served
@@ -59,6 +59,12 @@ def compiled(folder: Path, change: tuple[str, str] = ("", "")) -> str:
     words = [COMPILER, "-O0", "-I", str(ROOT / "conformance"), "-o", str(folder / "endpoint")]
     subprocess.run([*words, *map(str, sorted(folder.glob("*.c")))], check=True)
     return str(folder / "endpoint")
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken endpoint fails again at once."""
+    monkeypatch.setattr(network, "PAUSES_S", (0.0, 0.0, 0.0))
 
 
 @contextmanager
@@ -208,6 +214,6 @@ def test_a_post_follows_what_was_sent(there: Where) -> None:
         sent_ps = target.now_ps
         target.send("sack", {"cack_psn": target.flow_psn["requester"] - 1, "tx_timestamp": 0})
         target.post(8, None)
-        assert target.now_ps - sent_ps >= there.patience_ps
+        assert target.now_ps - sent_ps >= network.PATIENCE_PS
     finally:
         target.close()

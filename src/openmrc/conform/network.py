@@ -51,7 +51,7 @@ from openmrc.wire import layout
 HELD_S = 0.04  # delay of answers to EV probes: the base round trip
 PATIENCE_PS = 20 * MS  # in addition to a rule's time: both ends wait for a scheduler
 SETTLE_PS = 3 * MS  # the same for packets that must not arrive
-TRIES = 3
+PAUSES_S = (0.0, 1.0, 4.0)  # before each: what stalls a machine lasts
 CONNECT_S = 1.0  # until a target listens
 FILE_S = 60.0  # until the attributes of a target are available
 LOOK_S = 0.002  # between looks at memory
@@ -95,7 +95,8 @@ def verdict(rule: Rule, where: Where, always: Sequence[Rule] = ()) -> Verdict:
     have stalled: a real fault fails each time.
     """
     found: Verdict | None = None
-    for _ in range(TRIES):
+    for pause_s in PAUSES_S:
+        time.sleep(pause_s)
         with contextlib.ExitStack() as stack:
 
             def make(settings: Mapping[str, int], stack: contextlib.ExitStack = stack) -> Any:
@@ -295,7 +296,7 @@ class NetworkTarget:
         """The application writes `length` bytes to the kit's memory, with what the kit has sent
         received: the line to the upper tester is another way, and may be faster.
         """
-        until_ps = self._sent_ps + self.patience_ps
+        until_ps = self._sent_ps + min(self.patience_ps, PATIENCE_PS)
         while self.now_ps < until_ps:
             self.advance(until_ps)
         self._ask({"post": length} | ({} if imm is None else {"imm": imm}))
