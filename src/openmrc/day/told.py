@@ -128,7 +128,7 @@ def _print_unnoticed(sides: Sequence[Mapping[str, Any]], out: IO[str]) -> None:
         [
             kind,
             *(
-                f"{24 * each['unnoticed_by_kind'].get(kind, 0) / each['hours']:,.3g}"
+                _count(24 * each["unnoticed_by_kind"].get(kind, 0) / each["hours"])
                 for each in sides
             ),
             BRIEF if kind.endswith(FLAP) else LASTING,
@@ -140,3 +140,8 @@ def _print_unnoticed(sides: Sequence[Mapping[str, Any]], out: IO[str]) -> None:
 
 def _hours(hours: float) -> str:
     return f"{hours:.4g} h" if hours < 100 else f"{hours / 24:.4g} days"
+
+
+def _count(number: float) -> str:
+    """Three figures at least, and all that a whole number has."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
