@@ -40,7 +40,7 @@ def told(side: Side, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
     by_network = {
         kind: n for kind, n in life.interruptions.items() if kind not in NOT_OF_THE_NETWORK
     }
-    days = life.now_s / SECONDS_PER_DAY
+    days, unnoticed = life.now_s / SECONDS_PER_DAY, life.unnoticed()
     return {
         "name": side.name,
         "job": side.job.name,
@@ -57,8 +57,8 @@ def told(side: Side, life: Life, values: Mapping[str, float]) -> dict[str, Any]:
         "gpu_hours_lost": gpu_hours | {"total": lost},
         "usd_lost": lost * values["gpu_hour_usd"],
         "failures": len(life.done.did),
-        "unnoticed": life.unnoticed().total(),
-        "unnoticed_by_kind": dict(life.unnoticed().most_common()),
+        "unnoticed": unnoticed.total(),
+        "unnoticed_by_kind": dict(unnoticed.most_common()),
         "interruptions": life.interruptions.total(),
         "interruptions_by_network": sum(by_network.values()),
         "interruptions_by_kind": dict(life.interruptions.most_common()),

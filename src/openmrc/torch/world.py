@@ -188,7 +188,8 @@ class World:
             sizes.add(said["pmtu"])
             for pair in self._wired.values():
                 pair.qp.lower_pmtu(said["pmtu"], self._queue_pairs)
-        if len(sizes) > 1:  # no rank sends before all have lowered theirs
+        # No rank sends before all have lowered theirs; what the first one says all know by now.
+        if len(sizes) > 1:
             self._meet(store, "lowered")
         if not any(silent.values()):
             return
