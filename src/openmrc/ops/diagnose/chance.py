@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.fabric.model import IntArray
 from openmrc.ops.diagnose.missing import missing
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
 
@@ -63,18 +64,31 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     far = np.where(ways < 0, -1, fabric.port_peer_switch[ways])
     places = np.concatenate([ways, np.where(far < 0, -1, n_ports + far)], axis=1)
     begin, end = seen.bin_of(lost.sent_us), seen.bin_of(lost.known_us) + 1
-    losses = np.zeros((len(there), n + 1))
-    for column in places.T:
-        np.add.at(losses, (begin, np.where(column < 0, n, column)), 1)
+
+    def upto(weight: FloatArray) -> FloatArray:
+        """[bins + 1, places] so many losses have a place on their way, by when they left."""
+        found = np.zeros((len(there), n + 1))
+        for column in places.T:
+            np.add.at(found, (begin, np.where(column < 0, n, column)), weight)
+        return np.pad(np.cumsum(found, axis=0), ((1, 0), (0, 0)))
+
     gone = np.pad(np.cumsum(there, axis=0), ((1, 0), (0, 1)))
-    all_lost = np.pad(np.cumsum(losses, axis=0), ((1, 0), (0, 0)))
+    dropped = np.pad(np.cumsum(seen.dropped, axis=0), ((1, 0), (0, 1)))
+    all_lost = upto(np.ones(len(lost)))
+
+    def part(counts: FloatArray, column: IntArray) -> FloatArray:
+        then = all_lost[end, column] - all_lost[begin, column]
+        return np.asarray((counts[end, column] - counts[begin, column]) / np.maximum(then, 1))
+
+    by_queues = sum(part(dropped, column) * ~lost.probe for column in lost.routes.T)
+    # What is lost in a switch may be missing there sooner: since then something waited there. So
+    # what is missing before a loss counts, too, unless it was lost before.
+    more = gone - upto(np.maximum(1 - by_queues, 0))
+    before = (more - np.minimum.accumulate(more, axis=0)) * (np.arange(n + 1) >= n_ports)
     found = np.zeros(len(lost))  # it is missing at one place: their probabilities add up
     for column in places.T:
         here, then = (each[end, column] - each[begin, column] for each in (gone, all_lost))
-        part = here / np.maximum(then, 1)
-        # Of what waits in a switch nobody knows since when it is missing.
-        upto = gone[end, column] / np.maximum(all_lost[end, column], 1)
-        found += np.where(column >= n_ports, np.maximum(part, upto), part)
+        found += (here + before[begin, column]) / np.maximum(then, 1)
     return np.minimum(found, 1)
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ AT_ONCE = 0.25  # round trips
 AROUND = 0.1  # round trips: packets that left as much earlier or later met a fault as well
 AGAIN_NATS = 12.0  # what was broken once breaks again more easily: the choice of both edges
 RUNS_MAX = 64
+BETTER_NATS = 1.0  # by less nothing is exchanged: two explanations are as good
 NEAR_NATS = 10.0  # by which one that is tried in place of a fault may explain less
 NEAR_MAX = 4
 
@@ -350,11 +352,11 @@ class Search:
         pairs, n_lost = self.pairs, len(self.seen.lost)
         rate, level = float(RATES[number]), int(LEVEL[number])
         row = int(level >= OF_ALL)
-        runs = self.runs(component, number)
+        runs, tolds = self._runs_and_told(component, number)
         if not runs:
             return None
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
-        losses = packets[packets < n_lost]
+        losses, told = packets[packets < n_lost], np.concatenate(tolds)
         begin, end = np.array(runs).T
         pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
         total = level in (DEAD, NARROW)
@@ -381,9 +383,9 @@ class Search:
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
         gain, said = self._gains[number], losses[self.seen.lost.ev[losses] < 0]
-        told = self._told_of(losses)
-        up = self._stayed_up(component, told)
-        if up > gain[told].sum():  # it took no port down
+        up = self._stayed_up(component, said) if len(told) else 0.0
+        # It took no port down if these are as probable without it: of what others took down, too.
+        if gain[told].sum() < up - chance.REPORTED_NATS:
             up, told = 0.0, told[:0]
         nats += float(gain[told].sum() - gain[said].sum()) - up
         price = float(self._again[component]) * (len(runs) - 1) + up
@@ -395,6 +397,21 @@ class Search:
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
 
+    def _runs_and_told(
+        self, component: int, rate: int
+    ) -> tuple[list[tuple[int, int]], list[IntArray]]:
+        """The times at which a component was bad, and the ports that went down and came back in
+        each: what is only one of a port's edges tells of no time.
+        """
+        found = []
+        for begin, end in self.runs(component, rate):
+            packets = self.pairs.packet[begin : end + 1]
+            losses = packets[packets < len(self.seen.lost)]
+            told = self._told_of(losses)
+            if len(told) or (self.seen.lost.ev[losses] >= 0).any():
+                found.append(((begin, end), told))
+        return [run for run, _ in found], [told for _, told in found]
+
     def _told_of(self, losses: IntArray) -> IntArray:
         """Those of some losses that are ports which went down, and of which both edges are here."""
         told = losses[self.seen.lost.ev[losses] < 0]
@@ -402,14 +419,13 @@ class Search:
         _, of, n = np.unique(port, return_inverse=True, return_counts=True)
         return np.asarray(told[n[of.ravel()] == 2])
 
-    def _stayed_up(self, component: int, told: IntArray) -> float:
-        """How much the ports of NICs that stayed up speak against what took others down."""
-        if not len(told):
-            return 0.0
+    def _stayed_up(self, component: int, said: IntArray) -> float:
+        """How much the ports of NICs that stayed up speak against what took others down, if these
+        said that they went down or came back meanwhile.
+        """
         fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
         own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
-        down = self.seen.lost.routes[told, 0]
-        up = np.setdiff1d(own, down)
+        up = np.setdiff1d(own, self.seen.lost.routes[said, 0])
         return float(-2 * chance.REPORTED_NATS * len(up))
 
     def _nested(self, one: Fault, other: Fault) -> bool:
@@ -472,15 +488,19 @@ class Search:
         # A port that says that it was down knows when.
         told = np.append(self.seen.lost.ev < 0, np.zeros(len(self.seen.answered), np.bool_))
         near_us = rtt_us * ~told[packets]
-        during = np.zeros(len(packets), np.bool_)
-        for since_us, until_us in fault.spans_us:
-            during |= (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
+        mine = packets < len(self.seen.lost)
         if fault.level < DEAD:
-            during &= ~pairs.back[part]
-        found: IntArray = packets[during & (packets < len(self.seen.lost))]
-        said = found[self.seen.lost.ev[found] < 0]
-        kept = self._told_of(found) if fault.told else said[:0]
-        found = found[~np.isin(found, np.setdiff1d(said, kept))]
+            mine &= ~pairs.back[part]
+        during = np.zeros(len(packets), np.bool_)
+        kept: list[IntArray] = []
+        for since_us, until_us in fault.spans_us:
+            then = (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
+            during |= then
+            if fault.told:
+                kept.append(self._told_of(packets[then & mine]))
+        found: IntArray = packets[during & mine]
+        others = found[self.seen.lost.ev[found] < 0]
+        found = np.setdiff1d(found, np.setdiff1d(others, np.concatenate([others[:0], *kept])))
         return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
@@ -545,49 +565,46 @@ class Search:
         self.set(kept)
 
     def _merge(self) -> None:
-        """Try each fault anew without it, and without all that lie within another component, until
-        nothing is better.
-        """
+        """Try others in place of faults until nothing is better."""
         for _ in range(ROUNDS_MAX):
-            if any(self._instead([it]) for it in list(self.faults)):
-                continue
-            around = [self.table.around(it.component) for it in self.faults]
-            many = Counter(which for each in around for which in each)
-            if not any(
-                self._instead(
-                    [it for it, each in zip(self.faults, around, strict=True) if which in each],
-                    which,
-                )
-                for which, n in sorted(many.items())
-                if n >= 2
-            ) and not any(self._second(it) for it in list(self.faults)):
+            if not any(self._instead(some, *which) for some, which in self._exchanges()):
                 return
 
-    def _second(self, fault: Fault) -> bool:
-        """Whether one that explains nearly as much as a fault is worth more with one more fault."""
-        before, kept = self.worth(), self.faults
-        rest = [it for it in kept if it is not fault]
-        self.set(rest)
-        net = self.nets(fault.nats - NEAR_NATS)
-        near = [it for it in net if it != fault.component and net[it] >= fault.nats - NEAR_NATS]
-        for which in sorted(near, key=lambda it: (-net[it], it))[:NEAR_MAX]:
-            self.set(rest)
-            for component in (which, None):
-                if (found := self.best(component)) is not None:
-                    self.add(found)
-            if self.worth() > before + 0.1:
-                return True
-        self.set(kept)
-        return False
+    def _exchanges(self) -> Iterator[tuple[list[Fault], tuple[int | None, ...]]]:
+        """What is tried in place of some faults, one component after the other; None is the best.
 
-    def _instead(self, some: list[Fault], component: int | None = None) -> bool:
-        """Whether the best fault, or none, in place of some is worth more."""
+        Each anew; one component for all that lie within it; two that share links, in both orders;
+        and one that explains nearly as much as a fault, with one more.
+        """
+        kept = list(self.faults)
+        yield from (([it], (None,)) for it in kept)
+        around = [self.table.around(it.component) for it in kept]
+        many = Counter(which for each in around for which in each)
+        for which in sorted(it for it, n in many.items() if n >= 2):
+            yield [it for it, each in zip(kept, around, strict=True) if which in each], (which,)
+        for one, other in permutations(kept, 2):
+            if self._nested(one, other) and one.component != other.component:
+                yield [one, other], (one.component, other.component)
+        for it in kept:
+            yield from (([it], (which, None)) for which in self._near(it))
+
+    def _near(self, fault: Fault) -> list[int]:
+        """The components that explain nearly as much as a fault, the best first."""
+        kept = self.faults
+        self.set([it for it in kept if it is not fault])
+        net = self.nets(fault.nats - NEAR_NATS)
+        self.set(kept)
+        near = [it for it in net if it != fault.component and net[it] >= fault.nats - NEAR_NATS]
+        return sorted(near, key=lambda it: (-net[it], it))[:NEAR_MAX]
+
+    def _instead(self, some: list[Fault], *components: int | None) -> bool:
+        """Whether the best faults of components, or none, in place of some are worth more."""
         before, kept = self.worth(), self.faults
         self.set([it for it in kept if it not in some])
-        fault = self.best(component)
-        if fault is not None:
-            self.add(fault)
-        if self.worth() > before + 0.1:
+        for which in components:
+            if (fault := self.best(which)) is not None:
+                self.add(fault)
+        if self.worth() > before + BETTER_NATS:
             return True
         self.set(kept)
         return False
