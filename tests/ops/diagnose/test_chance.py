@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.ops.diagnose import chance
 from openmrc.ops.diagnose.observed import Observed
+from openmrc.ops.diagnose.reading import joined
 from tests.ops.diagnose.made import RTT_US, Bad, component, seen, told
 
 NIC = component("nic 5 plane 0 < t0")
@@ -47,6 +48,21 @@ def test_of_what_is_lost_at_two_places_each_misses_its_part() -> None:
     routes[:, 0] = link.ports[0]
     both = replace(observed, gone=gone, lost=replace(observed.lost, routes=routes))
     assert np.median(chance.of_losses(both, both.lost)) < -8
+
+
+def test_what_waited_in_a_switch_is_missing_there_sooner_and_once() -> None:
+    link = component("plane 1 t0 2 > t1 3")
+    cut = seen(Bad(link.ports, 100.0, 120.0))
+    (port,) = link.ports
+    out = cut.out.copy()
+    out[:, port] = np.append(out[5:, port], np.zeros(5))  # it came into the T1 five ticks before
+    out[0, port] += cut.out[:5, port].sum()
+    observed = replace(cut, gone=0 * cut.gone, out=out)
+    lost, later = cut.lost, replace(cut.lost, sent_us=cut.lost.sent_us + 50.0)
+    both = joined(lost, replace(later, known_us=later.known_us + 50.0))
+    nats = chance.of_losses(observed, both)
+    first = both.sent_us < 120.0
+    assert nats[first].max() < -8 < -0.1 < nats[~first].min()
 
 
 def test_what_a_queue_pair_misses_at_once_is_one_draw() -> None:

@@ -188,3 +188,19 @@ def test_a_port_that_goes_down_in_a_silent_switch_does_not_date_it() -> None:
     (place,) = [it for it in told(replace(observed, lost=lost)) if it.where == "plane 1 t0 2"]
     assert (place.downs, place.dead) == (0, True)
     assert place.since_us[1] < 60.0
+
+
+def test_a_plane_that_dies_after_a_part_of_it_dies_once() -> None:
+    observed, known = seen(), TABLE.fabric
+    spans = [
+        (way, 60.0 if nic in range(8, 12) else 100.0, 150.0)
+        for nic in range(16)
+        for port in (nic * known.n_planes + 1,)
+        for way in (port, int(known.port_reverse[port]))
+    ]
+    lost = joined(observed.lost, told_down(known, spans, observed.lost))
+    found = {(it.where, it.downs, it.since_us) for it in told(replace(observed, lost=lost))}
+    assert found == {
+        ("plane 1", 1, (100.0, 100.0)),
+        ("plane 1 t0 2 transceiver 0", 1, (60.0, 60.0)),
+    }
