@@ -89,7 +89,7 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     for column in places.T:
         here, then = (each[end, column] - each[begin, column] for each in (gone, all_lost))
         found += (here + before[begin, column]) / np.maximum(then, 1)
-    return np.minimum(found, 1)
+    return found / np.maximum(found + by_queues, 1)
 
 
 def draws(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:

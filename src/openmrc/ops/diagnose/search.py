@@ -352,11 +352,11 @@ class Search:
         pairs, n_lost = self.pairs, len(self.seen.lost)
         rate, level = float(RATES[number]), int(LEVEL[number])
         row = int(level >= OF_ALL)
-        runs, tolds = self._runs_and_told(component, number)
+        runs = [it for it in self.runs(component, number) if self._is_own(component, number, it)]
         if not runs:
             return None
         packets = np.concatenate([pairs.packet[b : e + 1] for b, e in runs])
-        losses, told = packets[packets < n_lost], np.concatenate(tolds)
+        losses = packets[packets < n_lost]
         begin, end = np.array(runs).T
         pause = pairs.at_us[begin[1:]] - pairs.at_us[end[:-1]] >= self._within_us[end[:-1]]
         total = level in (DEAD, NARROW)
@@ -383,6 +383,7 @@ class Search:
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)
         gain, said = self._gains[number], losses[self.seen.lost.ev[losses] < 0]
+        told = self._told_of(losses)
         up = self._stayed_up(component, said) if len(told) else 0.0
         # It took no port down if these are as probable without it: of what others took down, too.
         if gain[told].sum() < up - chance.REPORTED_NATS:
@@ -397,20 +398,13 @@ class Search:
             nats=nats - NESTED_NATS * sum(self._nested(found, it) for it in self.faults)
         )
 
-    def _runs_and_told(
-        self, component: int, rate: int
-    ) -> tuple[list[tuple[int, int]], list[IntArray]]:
-        """The times at which a component was bad, and the ports that went down and came back in
-        each: what is only one of a port's edges tells of no time.
-        """
-        found = []
-        for begin, end in self.runs(component, rate):
-            packets = self.pairs.packet[begin : end + 1]
-            losses = packets[packets < len(self.seen.lost)]
-            told = self._told_of(losses)
-            if len(told) or (self.seen.lost.ev[losses] >= 0).any():
-                found.append(((begin, end), told))
-        return [run for run, _ in found], [told for _, told in found]
+    def _is_own(self, component: int, rate: int, run: tuple[int, int]) -> bool:
+        """Whether a run is one of a component, and not only of some of its ports that went down."""
+        packets = self.pairs.packet[run[0] : run[1] + 1]
+        losses = packets[packets < len(self.seen.lost)]
+        said = self.seen.lost.ev[losses] < 0
+        speaks = float(self._gains[rate, losses].sum())
+        return not said.all() or speaks >= self._stayed_up(component, losses)
 
     def _told_of(self, losses: IntArray) -> IntArray:
         """Those of some losses that are ports which went down, and of which both edges are here."""
@@ -488,19 +482,15 @@ class Search:
         # A port that says that it was down knows when.
         told = np.append(self.seen.lost.ev < 0, np.zeros(len(self.seen.answered), np.bool_))
         near_us = rtt_us * ~told[packets]
-        mine = packets < len(self.seen.lost)
-        if fault.level < DEAD:
-            mine &= ~pairs.back[part]
         during = np.zeros(len(packets), np.bool_)
-        kept: list[IntArray] = []
         for since_us, until_us in fault.spans_us:
-            then = (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
-            during |= then
-            if fault.told:
-                kept.append(self._told_of(packets[then & mine]))
-        found: IntArray = packets[during & mine]
-        others = found[self.seen.lost.ev[found] < 0]
-        found = np.setdiff1d(found, np.setdiff1d(others, np.concatenate([others[:0], *kept])))
+            during |= (at_us >= since_us - FRONT * near_us) & (at_us <= until_us + AROUND * near_us)
+        if fault.level < DEAD:
+            during &= ~pairs.back[part]
+        found: IntArray = packets[during & (packets < len(self.seen.lost))]
+        said = found[self.seen.lost.ev[found] < 0]
+        kept = self._told_of(found) if fault.told else said[:0]
+        found = found[~np.isin(found, np.setdiff1d(said, kept))]
         return found[~self.seen.lost.probe[found]] if fault.level == NARROW else found
 
     def _unanswered(self, fault: Fault) -> tuple[LongArray, float]:
