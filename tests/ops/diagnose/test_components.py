@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.fabric import places
+from openmrc.fabric import fat_tree, places
 from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.outline import outline
 from openmrc.ops.diagnose.components import HALF, table
@@ -60,3 +60,11 @@ def test_where_switches_hash_a_half_is_that_of_one_of_several_switches() -> None
     into = [", ".join(f"plane 1 t0 {t0} > t1 {t1}" for t0 in range(4)) for t1 in range(4)]
     (half,) = [row for row in rows if row.kind == HALF and row.where == into[0]]
     assert half.others == tuple(into[1:])
+
+
+def test_where_switches_hash_a_tier_is_a_component_too() -> None:
+    whole = fat_tree(16, 10**11, 2, 2, 0, 0, tiers=3)
+    around = outline(whole)
+    names = {row.where: row.ports for row in table(around.fabric, around, whole).rows}
+    every = [int(it) for port in names["plane 0 t0 *"] for it in around.ports(port)]
+    assert {*every} == {*places.ports(whole, "plane 0 t0 *").tolist()}

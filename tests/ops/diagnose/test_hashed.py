@@ -93,6 +93,22 @@ def test_what_no_link_misses_is_all_of_them_only_if_no_path_passes(
     assert place.where == ("plane 1 t0 2 > t1 *" if whole else WAYS[0])
 
 
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        ("plane 1 t1 3", "switch"),
+        ("plane 1 t0 2 > t1 3", "link"),
+        ("nic 5 plane 1 > t0", "link"),
+        ("nic 5", "nic"),
+    ],
+)
+def test_its_kind_is_that_of_what_remains(where: str, kind: str) -> None:
+    rows = ((WAYS[3], {"gone": 40}), ("nic 5 plane 1 > t0", {"gone": 40}))
+    (one,) = told(seen(Bad(component(WAYS[0]).ports)))
+    one = one._replace(one_of=(where,), lost=40)
+    assert narrowed(cast(Record, Counted(rows)), one).kind == kind
+
+
 def test_what_is_one_place_already_stays() -> None:
     (one,) = told(seen(Bad(component(WAYS[0]).ports)))
     one = one._replace(one_of=())

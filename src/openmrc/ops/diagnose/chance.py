@@ -82,14 +82,14 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
 
     by_queues = sum(part(dropped, column) * ~lost.probe for column in lost.routes.T)
     # What is lost in a switch may be missing there sooner: since then something waited there. So
-    # what is missing before a loss counts, too, unless it was lost before.
+    # what is missing before a loss counts, too, unless it was lost before, or a queue dropped it.
     more = gone - upto(np.maximum(1 - by_queues, 0))
     before = (more - np.minimum.accumulate(more, axis=0)) * (np.arange(n + 1) >= n_ports)
-    found = np.zeros(len(lost))  # it is missing at one place: their probabilities add up
-    for column in places.T:
-        here, then = (each[end, column] - each[begin, column] for each in (gone, all_lost))
-        found += (here + before[begin, column]) / np.maximum(then, 1)
-    return found / np.maximum(found + by_queues, 1)
+    # It is missing at one place: their probabilities add up.
+    found = np.sum([part(gone, column) for column in places.T], axis=0)
+    then = (np.maximum(all_lost[end, it] - all_lost[begin, it], 1) for it in places.T)
+    sooner = np.sum([before[begin, it] / n for it, n in zip(places.T, then, strict=True)], axis=0)
+    return np.minimum(found + np.clip(1 - found - by_queues, 0, sooner), 1)
 
 
 def draws(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:

@@ -208,7 +208,7 @@ def _outlined(known: Fabric, around: Outline, whole: Fabric) -> Iterator[Compone
 
     rows = [*_links(known, port_name, link_name), *_devices(known, switch_name)]
     rows += [it for it in _transceivers(known, port_name) if len(it.ports) > 2]
-    rows += [it for it in _groups(known) if it.kind == PLANE]
+    rows += [it for it in _groups(known) if it.kind in (TIER, PLANE)]
     for row in rows:
         every = row.where.split(", ")
         if row.kind == HALF:  # its links are those of one of several devices

@@ -44,7 +44,14 @@ def narrowed(record: Record, place: Place) -> Place:
     if len(alike) > 1 and not set(alike) - set(left):
         return everywhere
     first = min(left, key=lambda it: (size[it], every.index(it)))
-    return place._replace(where=first, one_of=tuple(it for it in left if it != first))
+    others = tuple(it for it in left if it != first)
+    return place._replace(where=first, kind=_kind(first), one_of=others)
+
+
+def _kind(where: str) -> str:
+    """The kind of a place, by its name: of a NIC on a plane it is a link, and without one a NIC."""
+    kind = places.kind_of(places.split(where)[0])
+    return {"nic": "link", "": "nic"}.get(kind, kind)
 
 
 def _ports(record: Record, where: str) -> LongArray:
