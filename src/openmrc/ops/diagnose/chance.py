@@ -89,7 +89,7 @@ def _missing_part(seen: Observed, lost: Packets) -> FloatArray:
     found = np.sum([part(gone, column) for column in places.T], axis=0)
     then = (np.maximum(all_lost[end, it] - all_lost[begin, it], 1) for it in places.T)
     sooner = np.sum([before[begin, it] / n for it, n in zip(places.T, then, strict=True)], axis=0)
-    return np.minimum(found + np.clip(1 - found - by_queues, 0, sooner), 1)
+    return np.asarray(np.minimum(found + np.clip(1 - found - by_queues, 0, sooner), 1))
 
 
 def draws(lost: Packets, n_planes: int, rtt_us: float) -> FloatArray:
