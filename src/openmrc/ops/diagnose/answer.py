@@ -17,7 +17,6 @@ from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
 # Within which two explanations, or an edge and another, cannot be told apart: one in 150.
 MARGIN_NATS = 5.0
-SURE_NATS = 40.0  # by which an answer is ahead of all others that are looked at, or more
 PAUSES_MIN = 2  # one pause has no length to expect another by: two are the fewest to compare
 # What is damaged loses half at most, so what is nearer to all than to half, as ratios go, is dead:
 # packets that leave at its edges pass.
@@ -67,7 +66,7 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     paths = frozenset((qp, ev) for qp, ev in pairs if qp >= 0)
     kept = search.faults
     search.set([it for it in kept if it not in faults])
-    near, ahead = _others(search, component, faults)
+    near, ahead = _others(search, component)
     others = (*row.others, *near)
     begun = [_begin(search, it) for it in faults]
     over = [_end(search, it) for it in faults]
@@ -249,15 +248,13 @@ def _moved(search: Search, fault: Fault, at_us: float, packets: float, way: int)
     return float(points[np.searchsorted(crossed, here + packets, side="right") - 1 :][:2].max())
 
 
-def _others(search: Search, component: int, faults: list[Fault]) -> tuple[list[str], float]:
-    """Places that explain about as much as a component does, and how much less, nats, the best
-    other explanation does: a place or chance, if it is within `SURE_NATS`.
+def _others(search: Search, component: int) -> tuple[list[str], float]:
+    """Places that explain about as much as a component does, and by how much, nats, it explains
+    more than chance.
     """
     best = search.best(component)
     own = best.nats if best is not None else 0.0
-    net = search.nets(own - SURE_NATS)
+    net = search.nets(own - MARGIN_NATS)
     near = [it for it in net if it != component and net[it] >= own - MARGIN_NATS]
     rows = [search.table.rows[it] for it in sorted(near, key=lambda it: (-net[it], it))]
-    left = [net[it] for it in net if it != component and it not in near]
-    ahead = min(own - max([0.0, *left]), SURE_NATS)
-    return [name for row in rows for name in (row.where, *row.others)], ahead
+    return [name for row in rows for name in (row.where, *row.others)], own

@@ -49,9 +49,8 @@ THROUGH = np.log1p(-RATES)
 ROUNDS_MAX = 60
 EQUAL = 0.01  # of what is explained: two explanations that differ by less are as good
 LOOKED_AT = 40  # components whose counters are looked at
-PASSES_MIN = 0.5  # packets: of so few that may have passed nobody knows
+JEFFREYS = 0.5  # packets that passed beside those that did: the prior of a rate
 LOSSES_MIN = 2
-CERTAIN_NATS = 0.1  # what chance explains as well tells nothing
 NESTED_NATS = 40.0  # what is broken is hardly ever broken in a part of it, too, at the same time
 QUICK = 1.5  # round trips
 FRONT = 1.5  # round trips that a packet may have waited before what then lost it
@@ -171,7 +170,7 @@ class Search:
         lost, answered = self.seen.lost, self.seen.answered
         # Of a probe that was long under way nobody knows when it crossed what.
         quick = answered.known_us - answered.sent_us <= QUICK * self.seen.rtt_us
-        tells = np.append(self.chance < -CERTAIN_NATS, quick)
+        tells = np.append(self.chance < math.log(chance.MOST), quick)
         # Of data the answer may have met a component as well; the answer to a probe is all there is
         # of it.
         probe = np.append(lost.probe, np.ones(len(answered), np.bool_))
@@ -373,12 +372,9 @@ class Search:
         if weight.sum() < LOSSES_MIN:
             return None
         caused = rate / (rate + np.exp(self.now[losses]))
-        fit, fit_draws = (
-            max(mine / (mine + max(passed, PASSES_MIN)), RATES.min())
-            for mine in (float((each * caused).sum()) for each in (weight, self.draws[losses]))
-        )
-        mine = float((weight * caused).sum())
-        fit = max(rate_of(mine, max(passed - sometime, PASSES_MIN), sometime), RATES.min())
+        mine, drawn = (float((it * caused).sum()) for it in (weight, self.draws[losses]))
+        fit_draws = max(drawn / (drawn + passed + JEFFREYS), RATES.min())
+        fit = max(rate_of(mine, passed - sometime + JEFFREYS, sometime), RATES.min())
         spans = tuple((float(pairs.at_us[b]), float(pairs.at_us[e])) for b, e in runs)
         moved = self._moved(component, losses, rate)
         nats += self.counters.nats(self.moved, moved)

@@ -9,7 +9,7 @@ import numpy as np
 
 from openmrc.ops.diagnose.answer import MARGIN_NATS
 from openmrc.ops.diagnose.components import DIRECTION, NATS
-from openmrc.ops.diagnose.search import CERTAIN_NATS, LOSSES_MIN, Search
+from openmrc.ops.diagnose.search import LOSSES_MIN, Search
 
 # A place is named if one of 10^9 is so by chance; to watch is what one is by chance.
 WATCHED_NATS = NATS[DIRECTION] - math.log(1e9)
@@ -30,7 +30,6 @@ def watched(search: Search) -> list[Watched]:
     """Return the links that explain most of what neither chance nor the faults do."""
     lost, fabric = search.seen.lost, search.seen.fabric
     left = np.where(lost.ev < 0, 0.0, -search.now * search.draws)
-    left[left < CERTAIN_NATS] = 0.0
     found: list[Watched] = []
     while len(found) < WATCHED_MAX:
         nats = np.zeros(fabric.n_ports + 1)  # the last is that of no port
