@@ -43,7 +43,7 @@ class Place(NamedTuple):
     ports: tuple[int, ...]
     paths: frozenset[tuple[int, int]]  # queue pair and EV of those that lost packets there
     downs: int  # how often ports there said that they went down
-    ahead: float  # by how much, nats, of the best explanation that is not said
+    ahead: float  # by how much, nats, it explains more than chance
     narrow: bool = False  # it passes small packets, and loses large ones
 
 
