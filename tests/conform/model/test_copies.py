@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from openmrc.conform.model.copies import Copies
+from openmrc.conform.model.left import Left
 from openmrc.conform.model.trips import Trips
 
 RTT, RTO = 100, 700
 
 
 def copies() -> Copies:
-    return Copies(2, RTT, RTO, trimming=True, trips=Trips(RTT))
+    return Copies(2, RTT, RTO, True, Trips(RTT), Left(4, RTT))
 
 
 def sent(c: Copies, seq: int, at: int, ev: int, rtx: int = 0) -> dict[str, Any]:
     p = {"ev": ev, "plane": ev >> 16, "rtx": rtx, "no_trim": 0}
-    return c.sends(seq, p, at, 0b11)
+    return c.sends(seq, p, at, 0b11, waits=True)
 
 
 def test_a_packet_goes_again_if_it_was_refused_or_is_overdue() -> None:
@@ -34,7 +35,7 @@ def test_what_is_overdue_avoids_the_plane_if_another_delivers() -> None:
     sent(c, 0, 0, 1)
     sent(c, 1, 0, 0x1_0001)
     assert "same_plane" not in sent(c, 0, 130, 1, rtx=1)
-    c.reflected(0x1_0001, marked=False, now_ps=130)
+    c.reflected(0x1_0001, m=0, known=-1, now_ps=130)
     assert sent(c, 0, 260, 1, rtx=1)["same_plane"] == 1
 
 
@@ -44,5 +45,5 @@ def test_planes_and_paths_lead_by_one() -> None:
     assert [r["plane_lead"] for r in right] == [1, 0, 1, 2]
     assert [r["ev_lead"] for r in right] == [0, 0, 0, 0]
     assert sent(c, 9, 9, 3)["ev_lead"] == 1
-    c.reflected(3, marked=True, now_ps=10)
+    c.reflected(3, m=1, known=-1, now_ps=10)
     assert "ev_lead" not in sent(c, 10, 10, 3)

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from openmrc.conform.model.left import Left
 from openmrc.conform.model.trips import Trips
+from openmrc.engine import packet as pk
 
 TOGETHER_RTTS = 1  # copies of what took one path leave within this time
 LATELY_RTTS = 2
@@ -29,7 +31,10 @@ class Copy:
 class Copies:
     """The transmissions of one queue pair."""
 
-    def __init__(self, planes: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips) -> None:
+    def __init__(
+        self, planes: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips, left: Left
+    ) -> None:
+        self._left = left
         self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
         self._trips = trips
         self._last: dict[int, Copy] = {}
@@ -55,26 +60,46 @@ class Copies:
         if copy := self._last.get(seq):
             copy.refused = copy.refused or copy.ev == ev
 
-    def reflected(self, ev: int, marked: bool, now_ps: int) -> None:
-        """A SACK has come, of a packet on this path."""
+    def reflected(self, ev: int, m: int, known: int, now_ps: int) -> None:
+        """A SACK has come, of a packet on this path, of a sequence that was `known` received, or of
+        none (-1).
+        """
         self._delivered_ps[ev >> 16] = now_ps
+        marked = m != pk.M_NONE
+        self._left.answers(ev)
+        if m > pk.M_SKIP_ONCE:
+            self._left.doubts()
+        if known in self._last:
+            self._left.shows(known, self._last[known].at_ps, now_ps, known=True)
         self.evs_calm = self.evs_calm and not marked
         if marked:
             self._bad.add(ev)
 
-    def came(self, seqs: set[int]) -> None:
+    def came(self, seqs: set[int], now_ps: int) -> None:
         """Packets are known received; those that were sent once say which path delivers."""
-        for copy in (self._last[seq] for seq in sorted(seqs) if seq in self._last):
+        for seq in sorted(seqs & self._last.keys()):
+            copy = self._last[seq]
+            if copy.first:
+                self._left.answers(copy.ev)
+                self._left.delivers(copy.plane, copy.at_ps)
+            else:
+                self._left.shows(seq, copy.at_ps, now_ps, known=False)
             known = self._proven.get(copy.plane)
             if copy.first and (known is None or copy.at_ps > known.at_ps):
                 self._proven[copy.plane] = copy
 
-    def sends(self, seq: int, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
-        """A packet leaves; what is known of its reason and of its path."""
+    def sends(
+        self, seq: int, p: Mapping[str, int], now_ps: int, up: int, waits: bool
+    ) -> dict[str, int]:
+        """A packet leaves while more `waits`, or none; what is known of its reason and its path."""
         right: dict[str, int] = {}
         before = self._last.get(seq)
         if before is not None and p["rtx"]:
             right = self._again(before, p, now_ps, up)
+            if not waits:
+                self._left.doubts()
+            elif not (before.refused or before.trial) and up >> before.plane & 1:
+                self._left.loses(seq, before.ev, before.at_ps, now_ps)
         self._by_plane[p["plane"]] += 1
         if self.planes_calm:
             counts = self._by_plane
@@ -85,6 +110,8 @@ class Copies:
             if self.evs_calm and self.planes_calm:
                 right["ev_lead"] = evs[p["ev"]] - min(evs.values())
         trial = bool(p["no_trim"] and self._trimming)
+        if not p["rtx"] and self._trimming and not trial:
+            right |= self._left.takes(p["ev"])
         self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
         return right
 

@@ -5,13 +5,16 @@ All is drawn from a seed. A network is given in percent: `loss=5 trim=5 mark=5 t
 `late` is a packet, or its answer, that takes half a round trip more; `queue` is what the answer to
 each takes more, in percent of a round trip, but for retransmissions, which overtake data; `penalty`
 is what each SACK asks for (MRC 4.8), and `restore` whether it takes back what was asked for before.
+`refuse` is a packet for which the responder has no room; `wrong` is one before which another comes
+with one bit wrong, so that nobody may believe it.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from openmrc.conform.events import Event
@@ -20,7 +23,18 @@ from openmrc.conform.model.received import HEADER, MESSAGES, PLACED, Received, T
 from openmrc.engine import packet as pk
 
 Packet = tuple[str, dict[str, int]]  # kind and fields
+MayBelieve = Callable[[str, Mapping[str, int]], bool]
 COPY_ARRIVES = 0.1  # the chance that the next packet is the oldest copy that the network holds
+REFUSALS = (pk.NACK_NO_BITMAP, pk.NACK_NO_PKT_BUFFER, pk.NACK_NO_RESOURCE, 0x1F)  # one is unknown
+# What may be wrong: fields, and their bits on the wire, but for signs.
+_BITS = {
+    "data": {
+        "psn": 24, "msn": 16, "rkey": 32, "va": 63, "dma_length": 32, "length": 11, "opcode": 1,
+    },
+    "sack": {"cack_psn": 24, "sack_offset": 15, "sack_bitmap": 64, "rcvd_bytes": 24},
+    "nack": {"nack_psn": 24},
+    "ack": {"msn": 16},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,11 +50,35 @@ class Network:
     queue: int = 0
     penalty: int = 0
     restore: int = 0
+    refuse: int = 0
+    wrong: int = 0
     plane: int = -1  # where it loses; -1 is everywhere
 
     def dice(self) -> random.Random:
         """The dice of an exchange."""
         return random.Random(self.seed)
+
+    def falsified(
+        self, kind: str, p: dict[str, int], may_believe: MayBelieve, dice: random.Random
+    ) -> dict[str, int] | None:
+        """This packet with one field wrong, so that nobody may believe it, if the network makes
+        one: with one bit wrong, or with the nearest value that is.
+        """
+        if not (self.wrong and kind in _BITS and dice.random() * 100 < self.wrong):
+            return None
+        name, bits = dice.choice(list(_BITS[kind].items()))
+        sign = dice.choice((0, 1, -1))
+        if sign == 0:
+            wrong = p | {name: p[name] ^ 1 << dice.randrange(bits)}
+            return None if may_believe(kind, wrong) else wrong
+        steps = range(1, 1 << bits - 1)
+        mask = (1 << bits) - 1 if name != "sack_offset" else -1  # it has a sign
+
+        def off_by(step: int) -> dict[str, int]:
+            return p | {name: p[name] + sign * step & mask}
+
+        first = bisect_left(steps, True, key=lambda step: not may_believe(kind, off_by(step)))
+        return off_by(steps[first]) if first < len(steps) else None
 
 
 class Responder:
@@ -66,6 +104,8 @@ class Responder:
             return
         trimmed = dice.random() * 100 < net.trim and event.kind == "data" and not p["no_trim"]
         how = "trimmed" * trimmed
+        if net.refuse and dice.random() * 100 < net.refuse and event.kind == "data":
+            how += " refused"
         if dice.random() * 100 < net.mark:
             how += " marked"
         copies = 1 + (dice.random() * 100 < net.twice)
@@ -85,11 +125,14 @@ class Responder:
         """When it answers next, ps."""
         return self._due[0][0] if self._due else None
 
-    def answers(self, now_ps: int) -> Iterator[Packet]:
-        """What it sends now."""
+    def answers(self, now_ps: int, may_believe: MayBelieve) -> Iterator[Packet]:
+        """What it sends now; and what its network makes of it, if nobody `may_believe` it."""
         while self._due and self._due[0][0] <= now_ps:
             _, _, how, event = heapq.heappop(self._due)
-            yield from self._to(event, how)
+            for kind, p in self._to(event, how):
+                if wrong := self._network.falsified(kind, p, may_believe, self._dice):
+                    yield kind, wrong
+                yield kind, p
 
     def _to(self, event: Event, how: str) -> Iterator[Packet]:
         p, r = event.fields, self._received
@@ -103,6 +146,13 @@ class Responder:
             }  # fmt: skip
             if r.now.cack == r.now.high and r.now.done:
                 yield "ack", self._ack()
+            return
+        if "refused" in how:
+            reason = self._dice.choice(REFUSALS)
+            reflected = {"entropy": p["ev"], "tx_timestamp": p["tx_timestamp"]}
+            yield "nack", {
+                "nack_psn": p["psn"], "nack_reason": reason, **reflected, **self._way(),
+            }  # fmt: skip
             return
         done, seq = r.now.done, r.sequence(p["psn"])
         own = {**p, **marked, "trimmed": int("trimmed" in how), "rkey": 0}
@@ -178,6 +228,8 @@ class Requester:
             p |= {"rtx": int(seq in sent)}
             sent.add(seq)
             p["class"] = pk.CLASS_RETRANSMIT if p["rtx"] else pk.CLASS_DATA
+            if wrong := net.falsified("data", p, held.may_take, dice):
+                yield "data", wrong
             roll = dice.random() * 100
             if roll < net.loss:
                 waiting.append(seq)
