@@ -135,10 +135,10 @@ class Received:
             self.credit = 0
 
     def may_take(self, _: str, p: Mapping[str, int]) -> bool:
-        """Whether a packet of data may be placed."""
-        return self.judge(p)[0] == PLACED
+        """Whether a packet of data may be placed, by however many messages a target has open."""
+        return self.judge(p, 1 << 15)[0] == PLACED
 
-    def judge(self, p: Mapping[str, int]) -> tuple[int, _Message | None]:
+    def judge(self, p: Mapping[str, int], messages: int = MESSAGES) -> tuple[int, _Message | None]:
         """What a packet is; if it may be placed, also what is known of its message then."""
         seq, pmtu = self.sequence(p["psn"]), self.told.pmtu
         if self.ended or p.get("frame"):
@@ -154,7 +154,7 @@ class Received:
         if not (self._in_region(p) and _shape_is_right(p, pmtu)):
             return REFUSED, None
         number = self.now.done + _signed(p.get("msn", 0) - self.now.done, 16)
-        if not self.now.done <= number < self.now.done + MESSAGES:
+        if not self.now.done <= number < self.now.done + messages:
             return REFUSED, None
         message = self._message(number, seq, p)
         return (REFUSED if message is None else PLACED), message
