@@ -25,7 +25,7 @@ from openmrc.units import US
 
 RATE_BPS = 100 * 10**9
 OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, in addition to the payload
-QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
+QPN, REGION_VA, REGION_BYTES = 16, (1 << 32) - (1 << 15), 1 << 20  # 32 bits of it wrap soon
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
 # Settings of `with:` in addition to parameters.

@@ -28,7 +28,7 @@ def test_a_plane_that_may_be_silent_may_take_all_of_its_paths() -> None:
     left = Left(evs=8, rtt_ps=RTT)
     for seq in range(2):
         left.loses(seq, 1 + seq, sent_ps=seq, now_ps=RTT)
-    left.delivers(0, sent_ps=5)
+    left.delivers(4, sent_ps=5, now_ps=5 + RTT)
     left.loses(2, 3, sent_ps=6, now_ps=2 * RTT)
     assert [left.takes(ev)["left"] for ev in range(1, 5)] == [1, 1, 1, 0]
     for seq in range(3, 5):

@@ -38,6 +38,7 @@ class Copies:
         self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
         self._trips = trips
         self._last: dict[int, Copy] = {}
+        self._missing: set[int] = set()  # sequences that were sent and not shown received
         self._lost: list[Copy] = []  # what went again because it was overdue
         self._delivered_ps: dict[int, int] = {}  # by plane
         self._proven: dict[int, Copy] = {}  # by plane: of what has come, the copy that left last
@@ -56,7 +57,8 @@ class Copies:
 
     def refused(self, seq: int, ev: int) -> None:
         """A NACK has come."""
-        self.evs_calm, self._refusals = False, True
+        self.planes_calm = self.evs_calm = False  # what goes again takes a port at any time
+        self._refusals = True
         if copy := self._last.get(seq):
             copy.refused = copy.refused or copy.ev == ev
 
@@ -77,11 +79,11 @@ class Copies:
 
     def came(self, seqs: set[int], now_ps: int) -> None:
         """Packets are known received; those that were sent once say which path delivers."""
+        self._missing -= seqs
         for seq in sorted(seqs & self._last.keys()):
             copy = self._last[seq]
             if copy.first:
-                self._left.answers(copy.ev)
-                self._left.delivers(copy.plane, copy.at_ps)
+                self._left.delivers(copy.ev, copy.at_ps, now_ps)
             else:
                 self._left.shows(seq, copy.at_ps, now_ps, known=False)
             known = self._proven.get(copy.plane)
@@ -113,6 +115,7 @@ class Copies:
         if not p["rtx"] and self._trimming and not trial:
             right |= self._left.takes(p["ev"])
         self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
+        self._missing.add(seq)
         return right
 
     def begins(self, plane: int) -> dict[str, int]:
@@ -149,6 +152,15 @@ class Copies:
             right["same_plane"] = int(p["plane"] == before.plane)
         self._bad.add(before.ev)
         proven = self._proven.get(p["plane"])
-        if overdue and proven and not self._refusals and proven.ev not in self._bad:
+        good = proven and proven.ev not in self._bad and not self._may_be_lost(proven.ev, now_ps)
+        if overdue and proven and good and not self._refusals:
             right["ev"] = proven.ev
         return right
+
+    def _may_be_lost(self, ev: int, now_ps: int) -> bool:
+        """Whether another packet on this path may have been judged lost by now, and waits."""
+        since_ps = now_ps - self._rtt_ps
+        return any(
+            copy.ev == ev and copy.at_ps <= since_ps
+            for copy in (self._last[seq] for seq in self._missing)
+        )

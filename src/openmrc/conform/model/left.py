@@ -19,7 +19,8 @@ class Left:
     def __init__(self, evs: int, rtt_ps: int) -> None:
         self._evs, self._rtt_ps = evs, rtt_ps
         self._left: dict[int, set[int]] = {}  # by plane
-        self._since_ps: dict[int, int] = {}  # by path: when it was left last
+        self._out: dict[int, set[int]] = {}  # also those that may be back
+        self._since_ps: dict[int, int] = {}  # by path: when it was left last, perhaps
         self._lost_on: dict[int, set[int]] = {}  # by sequence: paths
         self._losses: Counter[int] = Counter()  # by plane, with nothing delivered in between
         self._first_ps: dict[int, int] = {}  # by plane: when the first of them left
@@ -36,17 +37,23 @@ class Left:
             self._first_ps[plane] = sent_ps
         self._losses[plane] += 1
         self._lost_on.setdefault(seq, set()).add(ev)
-        left = self._left.setdefault(plane, set())
+        left, out = self._left.setdefault(plane, set()), self._out.setdefault(plane, set())
+        out.add(ev)
         if sent_ps > self._since_ps.get(ev, -1):
             left.add(ev)
             self._since_ps[ev] = now_ps
-        if self._losses[plane] >= LOSSES or self._evs - len(left) <= max(self._evs // KEPT, 1):
+        if self._losses[plane] >= LOSSES or self._evs - len(out) <= max(self._evs // KEPT, 1):
             left.clear()
 
-    def delivers(self, plane: int, sent_ps: int) -> None:
-        """What was sent once, then, on this plane, is received."""
-        if sent_ps >= self._first_ps.get(plane, 0):
-            self._losses[plane] = 0
+    def delivers(self, ev: int, sent_ps: int, now_ps: int) -> None:
+        """What was sent once, then, on this path, is received; if late, after it was judged lost
+        perhaps.
+        """
+        self.answers(ev)
+        if sent_ps >= self._first_ps.get(ev >> 16, 0):
+            self._losses[ev >> 16] = 0
+        if now_ps - sent_ps > self._rtt_ps:
+            self._since_ps[ev] = now_ps
 
     def answers(self, ev: int) -> None:
         """Something that was on a path has come."""
@@ -62,4 +69,5 @@ class Left:
 
     def takes(self, ev: int) -> dict[str, int]:
         """New data takes a path."""
+        self._out.get(ev >> 16, set()).discard(ev)
         return {"left": int(ev in self._left.get(ev >> 16, ()))} if self._is_sure else {}

@@ -5,8 +5,9 @@ All is drawn from a seed. A network is given in percent: `loss=5 trim=5 mark=5 t
 `late` is a packet, or its answer, that takes half a round trip more; `queue` is what the answer to
 each takes more, in percent of a round trip, but for retransmissions, which overtake data; `penalty`
 is what each SACK asks for (MRC 4.8), and `restore` whether it takes back what was asked for before.
-`refuse` is a packet for which the responder has no room; `wrong` is one before which another comes
-with one bit wrong, so that nobody may believe it.
+`ask` is a packet before which a requester sends a probe, `refuse` one for which the responder has
+no room, and `wrong` one before which another comes with one field wrong, so that nobody may believe
+it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Network:
     restore: int = 0
     refuse: int = 0
     wrong: int = 0
+    ask: int = 3
     plane: int = -1  # where it loses; -1 is everywhere
 
     def dice(self) -> random.Random:
@@ -163,7 +165,7 @@ class Responder:
                 "nack_psn": p["psn"], "nack_reason": pk.NACK_TRIMMED, **reflected, **self._way(),
             }  # fmt: skip
         if sacks:
-            base = max(seq - seq % 64, r.now.cack + 1 - (r.now.cack + 1) % 64)
+            base = max(seq - 11 * seq % 64, r.now.cack - 62)  # as may be (row 6): often unaligned
             r.reported(base)
             offset = seq - r.now.cack
             yield "sack", self._sack(p, marked, base) | {"ack_psn_offset": offset}
@@ -220,7 +222,7 @@ class Requester:
             waiting.remove(seq)
             if held.has(seq):
                 continue
-            if dice.random() < 0.03:
+            if dice.random() * 100 < net.ask:
                 yield "probe", {"probe_id": dice.randrange(1 << 16), **self._path(dice)}
             p = of[seq - first] | {"psn": held.psn(seq), **self._path(dice)}
             p["a"] = int(seq in sent or p["ends"] or dice.random() < 0.05)
