@@ -2,12 +2,12 @@
 repeats and delays packets at random: what `serve` and `arrive` play.
 
 All is drawn from a seed. A network is given in percent: `loss=5 trim=5 mark=5 twice=5 late=5`;
-`late` is a packet, or its answer, that takes half a round trip more; `queue` is what the answer to
-each takes more, in percent of a round trip, but for retransmissions, which overtake data; `penalty`
-is what each SACK asks for (MRC 4.8), and `restore` whether it takes back what was asked for before.
-`ask` is a packet before which a requester sends a probe, `refuse` one for which the responder has
-no room, and `wrong` one before which another comes with one field wrong, so that nobody may believe
-it.
+`late` is a packet that takes half a round trip more, `behind` an answer that takes an eighth more,
+so that others overtake it; `queue` is what the answer to each takes more, in percent of a round
+trip, but for retransmissions, which overtake data; `penalty` is what each SACK asks for (MRC 4.8),
+and `restore` whether it takes back what was asked for before; `ask` is a packet before which a
+requester sends a probe, `refuse` one for which the responder has no room, and `wrong` one before
+which another comes with one field wrong, so that nobody may believe it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Network:
     penalty: int = 0
     restore: int = 0
     refuse: int = 0
+    behind: int = 0
     wrong: int = 0
     ask: int = 3
     plane: int = -1  # where it loses; -1 is everywhere
@@ -90,6 +91,7 @@ class Responder:
         self._received = Received(replace(told, region=(0, 0, 1 << 62), receives=1 << 30))
         self._rtt_ps = rtt_ps
         self._due: list[tuple[int, int, str, Event]] = []
+        self._behind: list[tuple[int, int, Packet]] = []  # answers that others overtake
         self._n = 0
 
     def network(self, network: Network) -> None:
@@ -125,7 +127,7 @@ class Responder:
     @property
     def next_at(self) -> int | None:
         """When it answers next, ps."""
-        return self._due[0][0] if self._due else None
+        return min((held[0][0] for held in (self._due, self._behind) if held), default=None)
 
     def answers(self, now_ps: int, may_believe: MayBelieve) -> Iterator[Packet]:
         """What it sends now; and what its network makes of it, if nobody `may_believe` it."""
@@ -134,7 +136,13 @@ class Responder:
             for kind, p in self._to(event, how):
                 if wrong := self._network.falsified(kind, p, may_believe, self._dice):
                     yield kind, wrong
-                yield kind, p
+                if self._network.behind and self._dice.random() * 100 < self._network.behind:
+                    self._n += 1
+                    heapq.heappush(self._behind, (now_ps + self._rtt_ps // 8, self._n, (kind, p)))
+                else:
+                    yield kind, p
+        while self._behind and self._behind[0][0] <= now_ps:
+            yield heapq.heappop(self._behind)[2]
 
     def _to(self, event: Event, how: str) -> Iterator[Packet]:
         p, r = event.fields, self._received

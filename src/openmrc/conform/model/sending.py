@@ -43,9 +43,10 @@ class Sending:
                 AGED_BYTES * with_.get("aged", 0),
             )
         )
-        rate_bps = getattr(target, "rate_bps", 0) * link.planes  # 0: nobody knows it
+        self._port_bps = getattr(target, "rate_bps", 0)  # 0: nobody knows it
         self._window: Window | None = None
-        if link.exact and rate_bps:
+        if link.exact and self._port_bps:
+            rate_bps = self._port_bps * link.planes
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
         trips = Trips(target.rtt_ps)
         left = Left(with_.get("evs", 4), target.rtt_ps)
@@ -101,8 +102,10 @@ class Sending:
         return self.posted.may_believe(kind, p, self._link.exact)
 
     def disturbed(self) -> None:
-        """Ports have changed: the window, and the turns of planes, are not known any more."""
-        self.waiting = self._window = None
+        """Ports have changed: the turns of planes are not known now, and the window follows."""
+        self.waiting = None
+        if self._window and self._link.up:
+            self._window.usable(self._port_bps * self._link.up.bit_count())
         self._copies.planes_calm = False
 
     def idle(self) -> dict[str, int] | None:
