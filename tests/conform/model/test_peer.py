@@ -82,7 +82,7 @@ def test_what_is_wrong_is_what_nobody_may_take_the_nearest_and_by_one_bit() -> N
     held = Received(TOLD)
     va, rkey, room = TOLD.region
     wrong, keys, near = 0, set[int](), 0
-    for kind, p in Requester(TOLD, Network(seed=5, wrong=80), 1, 1).packets(900, held):
+    for kind, p in Requester(TOLD, Network(seed=5, wrong=15), 1, 1).packets(900, held):
         if kind == "data":
             before = held.now
             if held.take(p)[0] != PLACED:
@@ -106,3 +106,15 @@ def test_a_wrong_answer_comes_before_the_right_one() -> None:
     r.network(Network(refuse=100))
     r.hears(data(11, a=1, msn=1))
     assert [kind for kind, _ in r.answers(2 * RTT, nothing)] == ["nack"]
+
+
+def test_answers_may_be_overtaken_by_others() -> None:
+    r = Responder(TOLD, RTT)
+    r.network(Network(behind=100))
+    r.hears(data(10, a=1))
+    assert list(r.answers(RTT, nothing)) == []
+    assert r.next_at == RTT + RTT // 8
+    r.network(Network())
+    r.hears(data(11, a=1, msn=1))
+    told = [p for kind, p in r.answers(RTT + RTT // 8, nothing) if kind == "sack"]
+    assert [p["cack_psn"] for p in told] == [11, 10]

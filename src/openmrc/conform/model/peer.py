@@ -63,25 +63,40 @@ class Network:
 
     def falsified(
         self, kind: str, p: dict[str, int], may_believe: MayBelieve, dice: random.Random
-    ) -> dict[str, int] | None:
-        """This packet with one field wrong, so that nobody may believe it, if the network makes
-        one: with one bit wrong, or with the nearest value that is.
+    ) -> Iterator[dict[str, int]]:
+        """This packet with one field wrong, so that nobody may believe it: with one bit wrong, or
+        with the nearest value that is.
         """
-        if not (self.wrong and kind in _BITS and dice.random() * 100 < self.wrong):
-            return None
-        name, bits = dice.choice(list(_BITS[kind].items()))
-        sign = dice.choice((0, 1, -1))
-        if sign == 0:
-            wrong = p | {name: p[name] ^ 1 << dice.randrange(bits)}
-            return None if may_believe(kind, wrong) else wrong
-        steps = range(1, 1 << bits - 1)
-        mask = (1 << bits) - 1 if name != "sack_offset" else -1  # it has a sign
+        if not self.wrong:
+            return
+        for name, bits in _BITS.get(kind, {}).items():
+            if dice.random() * 100 >= self.wrong:
+                continue
+            sign = dice.choice((0, 1, -1))
+            if sign == 0:
+                near = p | {name: p[name] ^ 1 << dice.randrange(bits)}
+            else:
+                # alone: a bitmap moves with cack_psn, and would be what is wrong
+                alone = p | {"sack_bitmap": 0} if name == "cack_psn" else p
+                near = _nearest(kind, alone, name, bits, sign, may_believe)
+            if not may_believe(kind, near):
+                yield near
 
-        def off_by(step: int) -> dict[str, int]:
-            return p | {name: p[name] + sign * step & mask}
 
-        first = bisect_left(steps, True, key=lambda step: not may_believe(kind, off_by(step)))
-        return off_by(steps[first]) if first < len(steps) else None
+def _nearest(
+    kind: str, p: dict[str, int], name: str, bits: int, sign: int, may_believe: MayBelieve
+) -> dict[str, int]:
+    """The packet whose field is off by least, in one direction, of those that nobody may believe;
+    if there is none, the packet as it is.
+    """
+    steps = range(1, 1 << bits - 1)
+    mask = (1 << bits) - 1 if name != "sack_offset" else -1  # it has a sign
+
+    def off_by(step: int) -> dict[str, int]:
+        return p | {name: p[name] + sign * step & mask}
+
+    first = bisect_left(steps, True, key=lambda step: not may_believe(kind, off_by(step)))
+    return off_by(steps[first]) if first < len(steps) else p
 
 
 class Responder:
@@ -134,7 +149,7 @@ class Responder:
         while self._due and self._due[0][0] <= now_ps:
             _, _, how, event = heapq.heappop(self._due)
             for kind, p in self._to(event, how):
-                if wrong := self._network.falsified(kind, p, may_believe, self._dice):
+                for wrong in self._network.falsified(kind, p, may_believe, self._dice):
                     yield kind, wrong
                 if self._network.behind and self._dice.random() * 100 < self._network.behind:
                     self._n += 1
@@ -174,6 +189,8 @@ class Responder:
             }  # fmt: skip
         if sacks:
             base = max(seq - 11 * seq % 64, r.now.cack - 62)  # as may be (row 6): often unaligned
+            if r.now.high == r.now.cack and seq % 2:
+                base = r.now.cack + 1  # and empty, where nothing is to be shown
             r.reported(base)
             offset = seq - r.now.cack
             yield "sack", self._sack(p, marked, base) | {"ack_psn_offset": offset}
@@ -238,7 +255,7 @@ class Requester:
             p |= {"rtx": int(seq in sent)}
             sent.add(seq)
             p["class"] = pk.CLASS_RETRANSMIT if p["rtx"] else pk.CLASS_DATA
-            if wrong := net.falsified("data", p, held.may_take, dice):
+            for wrong in net.falsified("data", p, held.may_take, dice):
                 yield "data", wrong
             roll = dice.random() * 100
             if roll < net.loss:
