@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from openmrc.conform.model.left import Left
+from openmrc.conform.model.skips import Skips
 from openmrc.conform.model.trips import Trips
 from openmrc.engine import packet as pk
 
@@ -32,9 +33,9 @@ class Copies:
     """The transmissions of one queue pair."""
 
     def __init__(
-        self, planes: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips, left: Left
+        self, planes: int, evs: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips
     ) -> None:
-        self._left = left
+        self._left, self._skips = Left(evs, rtt_ps), Skips(evs)
         self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
         self._trips = trips
         self._last: dict[int, Copy] = {}
@@ -55,22 +56,28 @@ class Copies:
         """Whether no path can have been called bad yet."""
         return not self._bad and not self._refusals
 
-    def refused(self, seq: int, ev: int) -> None:
+    def refused(self, seq: int, ev: int, reason: int, now_ps: int) -> None:
         """A NACK has come."""
+        copy = self._last.get(seq)
+        flies = copy and seq in self._missing and not copy.refused and copy.ev == ev
+        if copy and flies and reason == pk.NACK_TRIMMED and now_ps - copy.at_ps <= self._rtt_ps:
+            self._skips.marks(ev)
         self.planes_calm = self.evs_calm = False  # what goes again takes a port at any time
         self._refusals = True
         if copy := self._last.get(seq):
             copy.refused = copy.refused or copy.ev == ev
 
-    def reflected(self, ev: int, m: int, known: int, now_ps: int) -> None:
+    def reflected(self, ev: int, m: int, known: int, of_data: bool, now_ps: int) -> None:
         """A SACK has come, of a packet on this path, of a sequence that was `known` received, or of
-        none (-1).
+        none (-1); and surely of one that is received.
         """
         self._delivered_ps[ev >> 16] = now_ps
         marked = m != pk.M_NONE
         self._left.answers(ev)
         if m > pk.M_SKIP_ONCE:
             self._left.doubts()
+        elif marked and of_data:
+            self._skips.marks(ev)
         if known in self._last:
             self._left.shows(known, self._last[known].at_ps, now_ps, known=True)
         self.evs_calm = self.evs_calm and not marked
@@ -112,6 +119,7 @@ class Copies:
             if self.evs_calm and self.planes_calm:
                 right["ev_lead"] = evs[p["ev"]] - min(evs.values())
         trial = bool(p["no_trim"] and self._trimming)
+        right |= self._skips.takes(p["ev"], bool(p["rtx"] or trial), self._left.most(p["plane"]))
         if not p["rtx"] and self._trimming and not trial:
             right |= self._left.takes(p["ev"])
         self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)

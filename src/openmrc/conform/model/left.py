@@ -67,6 +67,10 @@ class Left:
             for ev in self._lost_on.get(seq, ()):
                 self.answers(ev)
 
+    def most(self, plane: int) -> int:
+        """How many paths of a plane may be left."""
+        return len(self._out.get(plane, ()))
+
     def takes(self, ev: int) -> dict[str, int]:
         """New data takes a path."""
         self._out.get(ev >> 16, set()).discard(ev)

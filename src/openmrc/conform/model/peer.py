@@ -5,9 +5,10 @@ All is drawn from a seed. A network is given in percent: `loss=5 trim=5 mark=5 t
 `late` is a packet that takes half a round trip more, `behind` an answer that takes an eighth more,
 so that others overtake it; `queue` is what the answer to each takes more, in percent of a round
 trip, but for retransmissions, which overtake data; `penalty` is what each SACK asks for (MRC 4.8),
-and `restore` whether it takes back what was asked for before; `ask` is a packet before which a
-requester sends a probe, `refuse` one for which the responder has no room, and `wrong` one before
-which another comes with one field wrong, so that nobody may believe it.
+and `restore` whether it takes back what was asked for before; `narrow` is an answer that tells a
+window of 128, and not the one agreed; `ask` is a packet before which a requester sends a probe,
+`refuse` one for which the responder has no room, and `wrong` one before which another comes with
+one field wrong, so that nobody may believe it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Network:
     restore: int = 0
     refuse: int = 0
     behind: int = 0
+    narrow: int = 0
     wrong: int = 0
     ask: int = 3
     plane: int = -1  # where it loses; -1 is everywhere
@@ -212,8 +214,17 @@ class Responder:
             "m": pk.M_SKIP_ONCE if marked else pk.M_NONE,
             "rcv_cwnd_pen": self._network.penalty,
             "restore_cwnd": self._network.restore,
+            **self._window(),
             **self._way(p["plane"]),
         }
+
+    def _window(self) -> dict[str, int]:
+        """The window that a SACK tells, if the network makes it `narrow` at times."""
+        narrow = self._network.narrow
+        if not narrow:
+            return {}
+        most = self._received.told.mpr // pk.MPR_UNIT
+        return {"mpr": 1 if self._dice.random() * 100 < narrow else most}
 
     def _ack(self) -> dict[str, int]:
         now = self._received.now

@@ -10,7 +10,6 @@ from openmrc.conform.model import posted
 from openmrc.conform.model.asking import Asking
 from openmrc.conform.model.between import AGED_BYTES, AGED_MESSAGES, Between
 from openmrc.conform.model.copies import Copies
-from openmrc.conform.model.left import Left
 from openmrc.conform.model.overdue import Overdue
 from openmrc.conform.model.trips import Trips
 from openmrc.conform.model.window import Window
@@ -49,8 +48,8 @@ class Sending:
             rate_bps = self._port_bps * link.planes
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
         trips = Trips(target.rtt_ps)
-        left = Left(with_.get("evs", 4), target.rtt_ps)
-        self._copies = Copies(link.planes, target.rtt_ps, target.rto_ps, link.trims, trips, left)
+        evs, rtt_ps, rto_ps = with_.get("evs", 4), target.rtt_ps, target.rto_ps
+        self._copies = Copies(link.planes, evs, rtt_ps, rto_ps, link.trims, trips)
         self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
@@ -77,7 +76,8 @@ class Sending:
         self._asking.hears(heard.advance)
         if kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
-            self._copies.refused(seq, p.get("entropy", 0))
+            reason = p.get("nack_reason", 0)
+            self._copies.refused(seq, p.get("entropy", 0), reason, self._link.now_ps)
             self._overdue.refused(seq)
         elif kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
@@ -88,8 +88,10 @@ class Sending:
                 stamp = p.get("tx_timestamp", -1)
                 self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
             known = not p.get("pr") and reflected not in heard.fresh
+            of_data = not p.get("pr") and (reflected <= seq or reflected in heard.fresh)
+            m, now_ps = p.get("m", 0), self._link.now_ps
             self._copies.reflected(
-                p.get("entropy", 0), p.get("m", 0), reflected if known else -1, self._link.now_ps
+                p.get("entropy", 0), m, reflected if known else -1, of_data, now_ps
             )
         self._copies.came(heard.fresh, self._link.now_ps)
         self._overdue.shown(heard.fresh, self._link.now_ps)
