@@ -135,8 +135,10 @@ class Received:
             self.credit = 0
 
     def may_take(self, _: str, p: Mapping[str, int]) -> bool:
-        """Whether a packet of data may be placed, by however many messages a target has open."""
-        return self.judge(p, 1 << 15)[0] == PLACED
+        """Whether a packet of data may be placed, or answered: by however many messages a target
+        has open, and whatever it looks at first.
+        """
+        return self.judge(p, 1 << 15)[0] != REFUSED
 
     def judge(self, p: Mapping[str, int], messages: int = MESSAGES) -> tuple[int, _Message | None]:
         """What a packet is; if it may be placed, also what is known of its message then."""
