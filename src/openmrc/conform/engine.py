@@ -14,6 +14,7 @@ import numpy as np
 
 from openmrc.conform import events
 from openmrc.conform.events import Event
+from openmrc.conform.model.between import AGED_BYTES, AGED_MESSAGES
 from openmrc.conform.run import rto_ps
 from openmrc.engine import bits, endpoint, observe, parameters, setup, verdict
 from openmrc.engine import packet as pk
@@ -24,11 +25,14 @@ from openmrc.units import US
 
 RATE_BPS = 100 * 10**9
 OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, in addition to the payload
-QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
+QPN, REGION_VA, REGION_BYTES = 16, (1 << 32) - (1 << 15), 1 << 20  # 32 bits of it wrap soon
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
 # Settings of `with:` in addition to parameters.
-_ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1, "rtt_us": 8}
+_ROOMS = {
+    "planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1, "rtt_us": 8, "aged": 0,
+}  # fmt: skip
+AGED_ID = 0xFFFC  # of the last probe, and of the last request
 PARAMETERS = {field.name for field in fields(parameters.Variants)}
 
 
@@ -200,4 +204,15 @@ def _state(given: parameters.Variants, rooms: Mapping[str, int]) -> es.State:
     st.region.nic, st.region.va, st.region.length = 0, REGION_VA, REGION_BYTES
     st.region.rkey = 77 << es.REGION_INDEX_BITS
     setup.open_qp(st, 0)
+    if rooms["aged"]:
+        _age(st.qp[0])
+        st.nic.request_id = AGED_ID
     return st
+
+
+def _age(q: Any) -> None:
+    """The queue pair has sent and received so much that its counters wrap soon."""
+    q.msg_end = q.msg_cur = q.msg_done = q.rx_msn = q.rqmsn_next = AGED_MESSAGES
+    q.rx_bytes = q.sent_bytes = AGED_BYTES
+    q.rcvd_high = AGED_BYTES // pk.RCVD_UNIT_BYTES
+    q.probe_id = AGED_ID

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from openmrc.conform import events
 from openmrc.conform.events import Event
+from openmrc.conform.model.between import AGED_BYTES, AGED_MESSAGES
 from openmrc.conform.model.cutting import opcode
 from openmrc.conform.model.peer import Network, Requester, Responder
 from openmrc.conform.model.received import Told
@@ -222,7 +223,7 @@ class Exchange:
             while self._served < len(log):
                 self._peer.hears(log[self._served])
                 self._served += 1
-            for kind, fields in self._peer.answers(self.target.now_ps):
+            for kind, fields in self._peer.answers(self.target.now_ps, self._watch.may_believe):
                 self._put(kind, fields)
             self.target.advance(min(end_ps, self._peer.next_at or end_ps))
             self._watch.looks()
@@ -231,7 +232,11 @@ class Exchange:
         """What is agreed between the target, in this role, and the kit."""
         with_, target = self.rule.settings, self.target
         first, region, mpr = target.flow_psn[role], target.region[role], with_.get("mpr", 512)
-        return Told(first, target.pmtu, mpr, region, with_.get("max_wimm", 128))
+        messages, n_bytes = AGED_MESSAGES * with_.get("aged", 0), AGED_BYTES * with_.get("aged", 0)
+        return Told(
+            first, target.pmtu, mpr, region, with_.get("max_wimm", 128), messages=messages,
+            n_bytes=n_bytes,
+        )  # fmt: skip
 
     def _path(self) -> dict[str, int]:
         """The path and the time stamp of a packet, which tell it from the others."""

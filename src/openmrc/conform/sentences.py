@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from openmrc.conform.events import COMPARE, NAMES
 from openmrc.conform.script import Step
@@ -61,14 +61,20 @@ class Condition:
 
     def says(self, chosen: Fields, found: Fields) -> bool | None:
         """Whether the condition holds; None if a field is missing."""
-        difference = 0
-        for sign, side in ((1, self.left), (-1, self.right)):
-            for term in side:
-                if (value := term.of(chosen, found)) is None:
-                    return None
-                difference += sign * value
+        fields, difference = self._difference
+        for sign, own, name in fields:
+            if (value := (chosen if own else found).get(name)) is None:
+                return None
+            difference += sign * value
         half = 1 << self.bits - 1
         return _COMPARE[self.sign]((difference + half) % (2 * half) - half, 0)
+
+    @cached_property
+    def _difference(self) -> tuple[list[tuple[int, bool, str]], int]:
+        """Left less right: signed fields, and the sum of the numbers."""
+        terms = [(1, t) for t in self.left] + [(-1, t) for t in self.right]
+        fields = [(sign * t.sign, t.own, t.name) for sign, t in terms if t.number is None]
+        return fields, sum(sign * t.sign * t.number for sign, t in terms if t.number is not None)
 
     def holds(self, chosen: Fields, found: Fields) -> bool:
         """Whether the condition holds; it does not if a field is missing."""

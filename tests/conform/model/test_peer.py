@@ -6,10 +6,15 @@ from collections import Counter
 
 from openmrc.conform.events import Event
 from openmrc.conform.model.peer import Network, Requester, Responder
-from openmrc.conform.model.received import Received, Told
+from openmrc.conform.model.received import PLACED, Received, Told
 
 TOLD = Told(first_psn=10, pmtu=1024, mpr=128, region=(1 << 32, 7, 1 << 20))
 RTT = 1000
+
+
+def nothing(*_: object) -> bool:
+    """May be believed."""
+    return False
 
 
 def test_a_requester_sends_until_all_has_come() -> None:
@@ -52,8 +57,8 @@ def test_a_responder_answers_a_round_trip_later() -> None:
     r = Responder(TOLD, RTT)
     r.network(Network())
     r.hears(data(10, a=1))
-    assert list(r.answers(RTT - 1)) == []
-    [(_, sack), (_, ack)] = r.answers(RTT)
+    assert list(r.answers(RTT - 1, nothing)) == []
+    [(_, sack), (_, ack)] = r.answers(RTT, nothing)
     assert (sack["cack_psn"], sack["entropy"], sack["tx_timestamp"], ack["msn"]) == (10, 5, 9, 0)
 
 
@@ -67,7 +72,49 @@ def test_its_network_loses_trims_marks_and_repeats() -> None:
         r = Responder(TOLD, RTT)
         r.network(network)
         r.hears(data(10, a=1))
-        assert [kind for kind, _ in r.answers(2 * RTT)] == kinds
+        assert [kind for kind, _ in r.answers(2 * RTT, nothing)] == kinds
     r.network(Network(mark=100))
     r.hears(data(11, a=1, msn=1))
-    assert [p["m"] for kind, p in r.answers(2 * RTT) if kind == "sack"] == [1]
+    assert [p["m"] for kind, p in r.answers(2 * RTT, nothing) if kind == "sack"] == [1]
+
+
+def test_what_is_wrong_is_what_nobody_may_take_the_nearest_and_by_one_bit() -> None:
+    held = Received(TOLD)
+    va, rkey, room = TOLD.region
+    wrong, keys, near = 0, set[int](), 0
+    for kind, p in Requester(TOLD, Network(seed=5, wrong=15), 1, 1).packets(900, held):
+        if kind == "data":
+            before = held.now
+            if held.take(p)[0] != PLACED:
+                assert held.now == before
+                wrong += 1
+                keys |= {p["rkey"] ^ rkey}
+                near += p["va"] + p["length"] == va + room + 1 or p["va"] == va - 1
+    assert held.now.cack == held.now.high >= 899
+    assert wrong > 300
+    assert len(keys) > 15
+    assert near > 5
+
+
+def test_a_wrong_answer_comes_before_the_right_one() -> None:
+    r = Responder(TOLD, RTT)
+    r.network(Network(wrong=100))
+    r.hears(data(10, a=1))
+    told = list(r.answers(RTT, lambda kind, p: kind == "ack" or p["cack_psn"] == 10))
+    assert [kind for kind, _ in told] in (["sack", "ack"], ["sack", "sack", "ack"])
+    assert told[-2][1]["cack_psn"] == 10
+    r.network(Network(refuse=100))
+    r.hears(data(11, a=1, msn=1))
+    assert [kind for kind, _ in r.answers(2 * RTT, nothing)] == ["nack"]
+
+
+def test_answers_may_be_overtaken_by_others() -> None:
+    r = Responder(TOLD, RTT)
+    r.network(Network(behind=100))
+    r.hears(data(10, a=1))
+    assert list(r.answers(RTT, nothing)) == []
+    assert r.next_at == RTT + RTT // 8
+    r.network(Network())
+    r.hears(data(11, a=1, msn=1))
+    told = [p for kind, p in r.answers(RTT + RTT // 8, nothing) if kind == "sack"]
+    assert [p["cack_psn"] for p in told] == [11, 10]

@@ -49,3 +49,17 @@ def test_a_window_that_is_told_limits_what_may_be_sent() -> None:
         assert q.may_send
         q.sends({"psn": 100 + k, "rtx": 0})
     assert not q.may_send
+
+
+def test_counters_that_wrap_go_on() -> None:
+    q = Posted(Told(100, 1024, 128, 1 << 32, 7, messages=0xFFFF, n_bytes=(1 << 32) - 1024))
+    q.post(1024, 1)
+    q.post(1024, 2)
+    rights = [q.sends({"psn": 100 + k, "rtx": 0}) for k in range(2)]
+    assert [(right["msn"], right["rqmsn"]) for right in rights] == [(0xFFFF, 0xFFFF), (0, 0)]
+    heard = q.hears("sack", {"cack_psn": 101, "rcvd_bytes": 5})
+    assert heard is not None
+    assert heard.n_bytes == 9 * 256
+    assert not q.may_believe("ack", {"msn": 1}, sent=True)
+    assert q.hears("ack", {"msn": 0x1_0000}) is not None
+    assert q.acked == 2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from openmrc.conform.events import Event
 from openmrc.conform.model import received
-from openmrc.conform.model.between import Between, Sent
+from openmrc.conform.model.between import AGED_BYTES, AGED_MESSAGES, Between, Sent
 from openmrc.conform.model.received import Received
 from openmrc.conform.model.ways import Ways
 from openmrc.engine import packet as pk
@@ -30,6 +30,8 @@ class Answering:
                 with_.get("max_wimm", 128),
                 with_.get("receives", received.MESSAGES),
                 bool(with_.get("trim_nack", 1)),
+                AGED_MESSAGES * with_.get("aged", 0),
+                AGED_BYTES * with_.get("aged", 0),
             )
         )
         # Where an EV is one end's source port, answers have an EV of their own.

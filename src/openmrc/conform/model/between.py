@@ -13,6 +13,8 @@ from openmrc.conform.events import Event
 from openmrc.conform.model.received import Snapshot
 
 STAMP_PS = 128_000  # MRC 2.5
+# What an `aged` queue pair has sent and received before: soon each of its counters wraps.
+AGED_MESSAGES, AGED_BYTES = (1 << 16) - 64, (1 << 32) - (1 << 16)
 
 
 @dataclass

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from openmrc.conform.model.left import Left
+from openmrc.conform.model.skips import Skips
 from openmrc.conform.model.trips import Trips
+from openmrc.engine import packet as pk
 
 TOGETHER_RTTS = 1  # copies of what took one path leave within this time
 LATELY_RTTS = 2
@@ -29,10 +32,14 @@ class Copy:
 class Copies:
     """The transmissions of one queue pair."""
 
-    def __init__(self, planes: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips) -> None:
+    def __init__(
+        self, planes: int, evs: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips
+    ) -> None:
+        self._left, self._skips = Left(evs, rtt_ps), Skips(evs)
         self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
         self._trips = trips
         self._last: dict[int, Copy] = {}
+        self._missing: set[int] = set()  # sequences that were sent and not shown received
         self._lost: list[Copy] = []  # what went again because it was overdue
         self._delivered_ps: dict[int, int] = {}  # by plane
         self._proven: dict[int, Copy] = {}  # by plane: of what has come, the copy that left last
@@ -49,32 +56,59 @@ class Copies:
         """Whether no path can have been called bad yet."""
         return not self._bad and not self._refusals
 
-    def refused(self, seq: int, ev: int) -> None:
+    def refused(self, seq: int, ev: int, reason: int, now_ps: int) -> None:
         """A NACK has come."""
-        self.evs_calm, self._refusals = False, True
+        copy = self._last.get(seq)
+        flies = copy and seq in self._missing and not copy.refused and copy.ev == ev
+        if copy and flies and reason == pk.NACK_TRIMMED and now_ps - copy.at_ps <= self._rtt_ps:
+            self._skips.marks(ev)
+        self.planes_calm = self.evs_calm = False  # what goes again takes a port at any time
+        self._refusals = True
         if copy := self._last.get(seq):
             copy.refused = copy.refused or copy.ev == ev
 
-    def reflected(self, ev: int, marked: bool, now_ps: int) -> None:
-        """A SACK has come, of a packet on this path."""
+    def reflected(self, ev: int, m: int, known: int, of_data: bool, now_ps: int) -> None:
+        """A SACK has come, of a packet on this path, of a sequence that was `known` received, or of
+        none (-1); and surely of one that is received.
+        """
         self._delivered_ps[ev >> 16] = now_ps
+        marked = m != pk.M_NONE
+        self._left.answers(ev)
+        if m > pk.M_SKIP_ONCE:
+            self._left.doubts()
+        elif marked and of_data:
+            self._skips.marks(ev)
+        if known in self._last:
+            self._left.shows(known, self._last[known].at_ps, now_ps, known=True)
         self.evs_calm = self.evs_calm and not marked
         if marked:
             self._bad.add(ev)
 
-    def came(self, seqs: set[int]) -> None:
+    def came(self, seqs: set[int], now_ps: int) -> None:
         """Packets are known received; those that were sent once say which path delivers."""
-        for copy in (self._last[seq] for seq in sorted(seqs) if seq in self._last):
+        self._missing -= seqs
+        for seq in sorted(seqs & self._last.keys()):
+            copy = self._last[seq]
+            if copy.first:
+                self._left.delivers(copy.ev, copy.at_ps, now_ps)
+            else:
+                self._left.shows(seq, copy.at_ps, now_ps, known=False)
             known = self._proven.get(copy.plane)
             if copy.first and (known is None or copy.at_ps > known.at_ps):
                 self._proven[copy.plane] = copy
 
-    def sends(self, seq: int, p: Mapping[str, int], now_ps: int, up: int) -> dict[str, int]:
-        """A packet leaves; what is known of its reason and of its path."""
+    def sends(
+        self, seq: int, p: Mapping[str, int], now_ps: int, up: int, waits: bool
+    ) -> dict[str, int]:
+        """A packet leaves while more `waits`, or none; what is known of its reason and its path."""
         right: dict[str, int] = {}
         before = self._last.get(seq)
         if before is not None and p["rtx"]:
             right = self._again(before, p, now_ps, up)
+            if not waits:
+                self._left.doubts()
+            elif not (before.refused or before.trial) and up >> before.plane & 1:
+                self._left.loses(seq, before.ev, before.at_ps, now_ps)
         self._by_plane[p["plane"]] += 1
         if self.planes_calm:
             counts = self._by_plane
@@ -85,7 +119,11 @@ class Copies:
             if self.evs_calm and self.planes_calm:
                 right["ev_lead"] = evs[p["ev"]] - min(evs.values())
         trial = bool(p["no_trim"] and self._trimming)
+        right |= self._skips.takes(p["ev"], bool(p["rtx"] or trial), self._left.most(p["plane"]))
+        if not p["rtx"] and self._trimming and not trial:
+            right |= self._left.takes(p["ev"])
         self._last[seq] = Copy(now_ps, p["ev"], p["plane"], trial, before is None)
+        self._missing.add(seq)
         return right
 
     def begins(self, plane: int) -> dict[str, int]:
@@ -122,6 +160,15 @@ class Copies:
             right["same_plane"] = int(p["plane"] == before.plane)
         self._bad.add(before.ev)
         proven = self._proven.get(p["plane"])
-        if overdue and proven and not self._refusals and proven.ev not in self._bad:
+        good = proven and proven.ev not in self._bad and not self._may_be_lost(proven.ev, now_ps)
+        if overdue and proven and good and not self._refusals:
             right["ev"] = proven.ev
         return right
+
+    def _may_be_lost(self, ev: int, now_ps: int) -> bool:
+        """Whether another packet on this path may have been judged lost by now, and waits."""
+        since_ps = now_ps - self._rtt_ps
+        return any(
+            copy.ev == ev and copy.at_ps <= since_ps
+            for copy in (self._last[seq] for seq in self._missing)
+        )

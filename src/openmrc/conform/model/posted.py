@@ -24,6 +24,8 @@ class Told:
     rkey: int
     max_wimm: int = 128
     dynamic_mpr: bool = False
+    messages: int = 0  # that were complete before
+    n_bytes: int = 0  # and how many bytes they had
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,18 @@ class Posted:
         self.mpr = self.told.mpr
         self._of: list[_Message] = []  # by sequence
         self._sent: set[int] = set()
-        self._units = self._before = self._said = self._sent_bytes = self._imms = 0
+        self._units = self._before = self._said = self.told.n_bytes // pk.RCVD_UNIT_BYTES
+        self._sent_bytes, self._imms = self.told.n_bytes, self.told.messages
+        self._posted_bytes = self.told.n_bytes
 
     def post(self, length: int, imm: int | None) -> None:
         """The application writes."""
         n = packets_of(length, self.told.pmtu)
         rqmsn = 0 if imm is None else self._imms & 0xFFFF
         self._imms += imm is not None
-        message = _Message(len(self.messages), len(self._of), n, length, imm, rqmsn)
+        number = self.told.messages + len(self.messages)
+        message = _Message(number, len(self._of), n, length, imm, rqmsn)
+        self._posted_bytes += length + n * OVERHEAD
         self.messages.append(message)
         self._of += [message] * n
 
@@ -142,10 +148,10 @@ class Posted:
 
     def hears(self, kind: str, p: Mapping[str, int]) -> Heard | None:
         """An answer of the peer arrives; None if nobody can believe it."""
+        if not self.may_believe(kind, p, sent=True):
+            return None
         before, una = self.acked, self.una
         known = {"sack": self._on_sack, "ack": self._on_ack, "nack": self._on_nack}[kind](p)
-        if known is None:
-            return None
         fresh = {seq for seq in known if seq not in self.shown}
         units = self._units
         if kind == "ack" and fresh:  # it counts as a snapshot of all that was sent
@@ -156,33 +162,47 @@ class Posted:
             self.una += 1
         return Heard(fresh, new, units, self._said, self.acked - before, self.una > una)
 
-    def _on_nack(self, p: Mapping[str, int]) -> set[int] | None:
-        seq = self.sequence(p["nack_psn"], self.una)
-        if not self.una <= seq < self.new:
-            return None
+    def may_believe(self, kind: str, p: Mapping[str, int], sent: bool) -> bool:
+        """Whether an answer speaks of nothing but what was `sent`, or at least posted (row 16)."""
+        new = self.new if sent else len(self._of)
+        if kind == "nack":
+            return self.una <= self.sequence(p["nack_psn"], self.una) < new
+        if kind == "ack":
+            return self._done(p) <= sum(one.first + one.packets <= new for one in self.messages)
+        cack = self.sequence(p["cack_psn"], self.una - 1)
+        top = cack + p.get("sack_offset", 0) + p.get("sack_bitmap", 0).bit_length() - 1
+        most = self._sent_bytes if sent else self._posted_bytes
+        units = self._units + self._ahead(p)
+        return (
+            max(cack, top if p.get("sack_bitmap") else cack) < new
+            and units * pk.RCVD_UNIT_BYTES < most + pk.RCVD_UNIT_BYTES
+        )
+
+    def _ahead(self, p: Mapping[str, int]) -> int:
+        """How many units of bytes a SACK knows of more than those before."""
+        return (p.get("rcvd_bytes", 0) - self._units + (1 << 23)) % (1 << 24) - (1 << 23)
+
+    def _done(self, p: Mapping[str, int]) -> int:
+        """How many messages an ACK covers."""
+        done = self.told.messages + self.acked
+        return self.acked + ((p["msn"] - done + 0x8000) % 0x1_0000 - 0x8000) + 1
+
+    def _on_nack(self, p: Mapping[str, int]) -> set[int]:
         self.ended = self.ended or p.get("nack_reason") == pk.NACK_UNEXP_EVENT
         return set()
 
-    def _on_sack(self, p: Mapping[str, int]) -> set[int] | None:
+    def _on_sack(self, p: Mapping[str, int]) -> set[int]:
         cack = self.sequence(p["cack_psn"], self.una - 1)
         base, bitmap = cack + p.get("sack_offset", 0), p.get("sack_bitmap", 0)
-        ahead = (p.get("rcvd_bytes", 0) - self._units + (1 << 23)) % (1 << 24) - (1 << 23)
+        ahead = self._ahead(p)
         units = self._units + ahead
-        top = base + bitmap.bit_length() - 1 if bitmap else cack
-        if max(cack, top) >= self.new or units * pk.RCVD_UNIT_BYTES >= (
-            self._sent_bytes + pk.RCVD_UNIT_BYTES
-        ):
-            return None  # row 16: it speaks of what was never sent
         self._before, self._units, self._said = self._units, max(self._units, units), units
         if self.told.dynamic_mpr and ahead >= 0 and p.get("mpr"):
             self.mpr = p["mpr"] * pk.MPR_UNIT
         return {base + k for k in range(64) if bitmap >> k & 1} | set(range(self.una, cack + 1))
 
-    def _on_ack(self, p: Mapping[str, int]) -> set[int] | None:
-        done = self.acked + ((p["msn"] - self.acked + 0x8000) % 0x1_0000 - 0x8000) + 1
-        sent = sum(one.first + one.packets <= self.new for one in self.messages)
-        if done > sent:
-            return None
+    def _on_ack(self, p: Mapping[str, int]) -> set[int]:
+        done = self._done(p)
         if p.get("syndrome", pk.AETH_ACK) != pk.AETH_ACK:
             self.ended = self.ended or (done >= self.acked and self.acked < len(self.messages))
             return set()

@@ -8,7 +8,7 @@ whole number with a bit for each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from openmrc.conform.model.cutting import OVERHEAD, packets_of
@@ -47,6 +47,7 @@ NOTHING = Snapshot(-1, 0, -1, 0, 0, 0)
 class _Message:
     """What the packets of a message have said of it."""
 
+    number: int
     length: int
     rkey: int
     origin: int  # the address that sequence 0 would have
@@ -68,6 +69,8 @@ class Told:
     max_wimm: int = 128
     receives: int = MESSAGES
     trim_nack: bool = True
+    messages: int = 0  # that were complete before
+    n_bytes: int = 0  # and how many bytes they had
 
 
 @dataclass
@@ -82,6 +85,7 @@ class Received:
 
     def __post_init__(self) -> None:
         self.receives = self.told.receives
+        self.now = self.now._replace(done=self.told.messages, n_bytes=self.told.n_bytes)
         self._messages: dict[int, _Message] = {}
         self._asked = -1  # the newest sequence that asked for a SACK
         self._open_imms = 0
@@ -107,7 +111,9 @@ class Received:
 
     def take(self, p: Mapping[str, int]) -> tuple[int, int]:
         """A packet of data arrives: the verdict, and how many SACKs row 5 owes for it."""
-        verdict = self._judge(p)
+        verdict, message = self.judge(p)
+        if message is not None:
+            verdict = self._accept(p, message)
         seq, asks = self.sequence(p["psn"]), bool(p.get("a"))
         sacks = 0
         if verdict == DUPLICATE:
@@ -128,26 +134,36 @@ class Received:
         if self.now.high < base + 64:
             self.credit = 0
 
-    def _judge(self, p: Mapping[str, int]) -> int:
+    def may_take(self, _: str, p: Mapping[str, int]) -> bool:
+        """Whether a packet of data may be placed, or answered: by however many messages a target
+        has open, and whatever it looks at first.
+        """
+        return self.judge(p, 1 << 15)[0] != REFUSED
+
+    def judge(self, p: Mapping[str, int], messages: int = MESSAGES) -> tuple[int, _Message | None]:
+        """What a packet is; if it may be placed, also what is known of its message then."""
         seq, pmtu = self.sequence(p["psn"]), self.told.pmtu
         if self.ended or p.get("frame"):
-            return UNHEARD
+            return UNHEARD, None
         if p["length"] > pmtu:
-            return REFUSED
+            return REFUSED, None
         if seq > self.now.cack + self.told.mpr:
-            return BEYOND
+            return BEYOND, None
         if self.has(seq):
-            return DUPLICATE
+            return DUPLICATE, None
         if p.get("trimmed") or p.get("trimmed_lasthop"):
-            return HEADER
+            return HEADER, None
         if not (self._in_region(p) and _shape_is_right(p, pmtu)):
-            return REFUSED
+            return REFUSED, None
         number = self.now.done + _signed(p.get("msn", 0) - self.now.done, 16)
-        if not self.now.done <= number < self.now.done + MESSAGES:
-            return REFUSED
+        if not self.now.done <= number < self.now.done + messages:
+            return REFUSED, None
         message = self._message(number, seq, p)
-        if message is None:
-            return REFUSED
+        return (REFUSED if message is None else PLACED), message
+
+    def _accept(self, p: Mapping[str, int], message: _Message) -> int:
+        """A packet joins its message, unless its immediate ends the queue pair."""
+        self._messages[message.number] = message
         if p["opcode"] in _IMM:
             if self._open_imms >= self.told.max_wimm:
                 self.ended = True
@@ -155,7 +171,7 @@ class Received:
             self._open_imms += 1
             message.imm, message.has_imm = p.get("imm", 0), True
         message.received += 1
-        self._place(seq, p["length"] + OVERHEAD)
+        self._place(self.sequence(p["psn"]), p["length"] + OVERHEAD)
         self._complete()
         return PLACED
 
@@ -175,15 +191,10 @@ class Received:
             first = range(seq - n + 2, seq)
         known = self._messages.get(number)
         if known is None:
-            known = _Message(p["dma_length"], p["rkey"], origin, first, n)
-            self._messages[number] = known
-            return known
+            return _Message(number, p["dma_length"], p["rkey"], origin, first, n)
         both = range(max(first.start, known.first.start), min(first.stop, known.first.stop))
         same = (known.length, known.rkey, known.origin) == (p["dma_length"], p["rkey"], origin)
-        if not (same and both):
-            return None
-        known.first = both
-        return known
+        return replace(known, first=both) if same and both else None
 
     def _place(self, seq: int, nominal: int) -> None:
         cack, got, high, n_bytes, done, end = self.now

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from openmrc.conform.events import Event
 from openmrc.conform.model import posted
 from openmrc.conform.model.asking import Asking
-from openmrc.conform.model.between import Between
+from openmrc.conform.model.between import AGED_BYTES, AGED_MESSAGES, Between
 from openmrc.conform.model.copies import Copies
 from openmrc.conform.model.overdue import Overdue
 from openmrc.conform.model.trips import Trips
@@ -38,14 +38,18 @@ class Sending:
                 rkey,
                 with_.get("max_wimm", 128),
                 bool(with_.get("dynamic_mpr")),
+                AGED_MESSAGES * with_.get("aged", 0),
+                AGED_BYTES * with_.get("aged", 0),
             )
         )
-        rate_bps = getattr(target, "rate_bps", 0) * link.planes  # 0: nobody knows it
+        self._port_bps = getattr(target, "rate_bps", 0)  # 0: nobody knows it
         self._window: Window | None = None
-        if link.exact and rate_bps:
+        if link.exact and self._port_bps:
+            rate_bps = self._port_bps * link.planes
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
         trips = Trips(target.rtt_ps)
-        self._copies = Copies(link.planes, target.rtt_ps, target.rto_ps, link.trims, trips)
+        evs, rtt_ps, rto_ps = with_.get("evs", 4), target.rtt_ps, target.rto_ps
+        self._copies = Copies(link.planes, evs, rtt_ps, rto_ps, link.trims, trips)
         self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
@@ -64,15 +68,18 @@ class Sending:
 
     def hears(self, kind: str, p: Mapping[str, int]) -> dict[str, int]:
         """A SACK, NACK or ACK arrives: what must come of it."""
+        heard = self.posted.hears(kind, p)
+        if heard is None:  # as if nothing had come
+            return {"completions": 0} if self._link.exact else {}
         self._busy_ps = self._link.now_ps
         self._overdue.hears(self._link.now_ps)
-        heard = self.posted.hears(kind, p)
-        self._asking.hears(heard is not None and heard.advance)
-        if heard and kind == "nack":
+        self._asking.hears(heard.advance)
+        if kind == "nack":
             seq = self.posted.sequence(p["nack_psn"], self.posted.una)
-            self._copies.refused(seq, p.get("entropy", 0))
+            reason = p.get("nack_reason", 0)
+            self._copies.refused(seq, p.get("entropy", 0), reason, self._link.now_ps)
             self._overdue.refused(seq)
-        elif heard and kind == "sack":
+        elif kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
             reflected = seq + p.get("ack_psn_offset", 0)
             if p.get("pr"):
@@ -80,17 +87,27 @@ class Sending:
             else:
                 stamp = p.get("tx_timestamp", -1)
                 self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
-            self._copies.reflected(p.get("entropy", 0), bool(p.get("m")), self._link.now_ps)
-        if heard:
-            self._copies.came(heard.fresh)
-            self._overdue.shown(heard.fresh, self._link.now_ps)
-        if heard and self._window:
+            known = not p.get("pr") and reflected not in heard.fresh
+            of_data = not p.get("pr") and (reflected <= seq or reflected in heard.fresh)
+            m, now_ps = p.get("m", 0), self._link.now_ps
+            self._copies.reflected(
+                p.get("entropy", 0), m, reflected if known else -1, of_data, now_ps
+            )
+        self._copies.came(heard.fresh, self._link.now_ps)
+        self._overdue.shown(heard.fresh, self._link.now_ps)
+        if self._window:
             self._clock(self._window, kind, p, heard)
-        return {"completions": heard.acked if heard else 0} if self._link.exact else {}
+        return {"completions": heard.acked} if self._link.exact else {}
+
+    def may_believe(self, kind: str, p: Mapping[str, int]) -> bool:
+        """Whether the target may believe an answer; in real time more was sent than came."""
+        return self.posted.may_believe(kind, p, self._link.exact)
 
     def disturbed(self) -> None:
-        """Ports have changed: the window, and the turns of planes, are not known any more."""
-        self.waiting = self._window = None
+        """Ports have changed: the turns of planes are not known now, and the window follows."""
+        self.waiting = None
+        if self._window and self._link.up:
+            self._window.usable(self._port_bps * self._link.up.bit_count())
         self._copies.planes_calm = False
 
     def idle(self) -> dict[str, int] | None:
@@ -155,7 +172,7 @@ class Sending:
         if self._link.exact:
             if self.posted.packets_beside(seq) < self._link.planes:
                 self._copies.planes_calm = False  # a short message begins with any plane (row 13)
-            right |= self._copies.sends(seq, p, event.at_ps, self._link.up)
+            right |= self._copies.sends(seq, p, event.at_ps, self._link.up, self.posted.waits)
             if first and self.posted.packets_beside(seq) == 1 < self._link.planes:
                 right |= self._copies.begins(p["plane"])
         spoken = self._overdue.sends(seq, p, event.at_ps)

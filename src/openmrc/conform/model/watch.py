@@ -68,6 +68,10 @@ class Watch:
         """What the target must have received."""
         return self._answering.received
 
+    def may_believe(self, kind: str, fields: Mapping[str, int]) -> bool:
+        """Whether the target may believe such an answer."""
+        return self._sending.may_believe(kind, fields)
+
     # --- what is done to the target
 
     def sends(self, kind: str, fields: Mapping[str, int]) -> None:
@@ -165,7 +169,7 @@ class Watch:
         """Hold a packet against what is right."""
         for rule, step, sentence in self._rules.get(event.kind, ()):
             fields = event.fields
-            if not all(c.holds(right, fields) for c in sentence.chosen):
+            if sentence.chosen and not all(c.holds(right, fields) for c in sentence.chosen):
                 continue
             says = [c.says(right, fields) for c in sentence.must]
             if any(each is not None for each in says):

@@ -1,0 +1,77 @@
+"""Which paths a requester has left, since they lost a packet, and may not take yet (rows 10, 11).
+
+Only what is sure is said: of packets that go again while more waits to be sent, for then each was
+judged lost. A path is back as soon as anything comes that was on it. A plane that may be silent, or
+has few paths left, may take any of them again (row 12).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+LOSSES = 3  # of a plane in a row: it may be silent
+KEPT = 4  # a plane keeps one path of so many
+
+
+class Left:
+    """The paths of one queue pair."""
+
+    def __init__(self, evs: int, rtt_ps: int) -> None:
+        self._evs, self._rtt_ps = evs, rtt_ps
+        self._left: dict[int, set[int]] = {}  # by plane
+        self._out: dict[int, set[int]] = {}  # also those that may be back
+        self._since_ps: dict[int, int] = {}  # by path: when it was left last, perhaps
+        self._lost_on: dict[int, set[int]] = {}  # by sequence: paths
+        self._losses: Counter[int] = Counter()  # by plane, with nothing delivered in between
+        self._first_ps: dict[int, int] = {}  # by plane: when the first of them left
+        self._is_sure = True
+
+    def doubts(self) -> None:
+        """A path may have been left, or recalled, that nobody knows of."""
+        self._is_sure = False
+
+    def loses(self, seq: int, ev: int, sent_ps: int, now_ps: int) -> None:
+        """What left on a path then goes again, as it was judged lost."""
+        plane = ev >> 16
+        if not self._losses[plane]:
+            self._first_ps[plane] = sent_ps
+        self._losses[plane] += 1
+        self._lost_on.setdefault(seq, set()).add(ev)
+        left, out = self._left.setdefault(plane, set()), self._out.setdefault(plane, set())
+        out.add(ev)
+        if sent_ps > self._since_ps.get(ev, -1):
+            left.add(ev)
+            self._since_ps[ev] = now_ps
+        if self._losses[plane] >= LOSSES or self._evs - len(out) <= max(self._evs // KEPT, 1):
+            left.clear()
+
+    def delivers(self, ev: int, sent_ps: int, now_ps: int) -> None:
+        """What was sent once, then, on this path, is received; if late, after it was judged lost
+        perhaps.
+        """
+        self.answers(ev)
+        if sent_ps >= self._first_ps.get(ev >> 16, 0):
+            self._losses[ev >> 16] = 0
+        if now_ps - sent_ps > self._rtt_ps:
+            self._since_ps[ev] = now_ps
+
+    def answers(self, ev: int) -> None:
+        """Something that was on a path has come."""
+        self._left.get(ev >> 16, set()).discard(ev)
+
+    def shows(self, seq: int, again_ps: int, now_ps: int, known: bool) -> None:
+        """A packet that went again, last then, is received. It may be the lost one that came late,
+        if it is `known` already, or comes too soon (row 7).
+        """
+        if known or now_ps - again_ps < self._rtt_ps // 2:
+            for ev in self._lost_on.get(seq, ()):
+                self.answers(ev)
+
+    def most(self, plane: int) -> int:
+        """How many paths of a plane may be left."""
+        return len(self._out.get(plane, ()))
+
+    def takes(self, ev: int) -> dict[str, int]:
+        """New data takes a path."""
+        self._out.get(ev >> 16, set()).discard(ev)
+        return {"left": int(ev in self._left.get(ev >> 16, ()))} if self._is_sure else {}
