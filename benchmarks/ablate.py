@@ -77,7 +77,7 @@ RULES = {
     ),
     "proven path": Rule(
         "a retransmission takes the path that delivered last", "7",
-        "requester.py", "            ev = rotation.proven(st, q, plane)", "            ev = -1",
+        "requester.py", "            ev = rotation.proven(st, q, plane_no)", "            ev = -1",
     ),
     "copies at the end": Rule(
         "overdue packets at the end are sent again with the probe", "8",

@@ -193,7 +193,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     elif what <= 8:
         beliefs.deny(st, q, i, what == 7, now)
     elif what == 10:
-        tried = probes.next_trial(st, q, 4096, 3) if q.waiting > 0 else -1
+        tried = probes.next_trial(st, q, 4096, 3, 0) if q.waiting > 0 else -1
         if tried >= 0:
             probes.begin_trial(st, q, tried, now)
     elif what == 11:

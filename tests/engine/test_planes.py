@@ -106,6 +106,43 @@ def test_row_12_what_answers_serves_before_what_was_demoted_first() -> None:
     pair.assert_intact()
 
 
+def test_row_12_what_delivered_lately_serves_before_what_never_did() -> None:
+    """Four of eight paths are dead from the start; then the others lose everything, too. They serve
+    again first, although they were demoted last.
+    """
+    pair = Pair(planes=1, evs=8, rto_exponent=11)
+    for k in range(4):
+        pair.cut(ev=pair.ev(0, k))
+    pair.post(800 * 4096)
+    pair.until(lambda: pair.path_states(0) == "AAAAGGGG")
+    pair.advance(us=6 * pair.rtt / US)
+    lost = [pair.cut(ev=pair.ev(0, k)) for k in range(4, 8)]
+    pair.until(lambda: pair.path_states(0).count("G") == 1)
+    assert pair.path_states(0).startswith("AAAA")
+    for rule in lost:
+        pair.heal(rule)
+    before = pair.now
+    pair.drive()
+    pair.assert_intact()
+    assert pair.now - before < pair.rto
+
+
+def test_row_12_what_is_sent_again_takes_a_path_that_showed_a_sign_of_life() -> None:
+    """Seven of eight paths are dead, and the floor keeps two in service: one of the dead ones. No
+    packet is lost on it that was lost before.
+    """
+    pair = Pair(planes=1, evs=8, rto_exponent=11)
+    for k in range(7):
+        pair.cut(ev=pair.ev(0, k))
+    pair.post(150 * 4096)
+    pair.until(lambda: pair.plane(0).n_good == 2)
+    since = pair.now
+    pair.drive()
+    pair.assert_intact()
+    again = [x.p.ev for x in pair.packets("rtx", since=since)]
+    assert again and set(again) == {pair.ev(0, 7)}
+
+
 def test_row_12_at_the_floor_the_oldest_assumed_bad_ev_serves_again() -> None:
     """Seven of eight paths are dead, the eighth delivers within each RTO: never fewer than a
     quarter serve.

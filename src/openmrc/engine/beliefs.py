@@ -33,6 +33,8 @@ def on_loss(st, q, ev, sent_at, nominal, now):
     plane = st.plane[q.plane0 + k]
     if not (rotation.ports_up(st, q) >> k) & 1:
         return  # the port's state explains the loss: the path is not to blame
+    if e.blame != 0:
+        evs.note_outcome(st.blame[e.blame], 0)
     if sent_at > plane.delivered_at:
         if plane.losses == 0:
             plane.first_lost_at = sent_at
@@ -143,6 +145,7 @@ def on_delivery(st, q, ev, sent_at, nominal, now):
 @inner
 def _note_passed(st, b, sent_at, nominal):
     """A packet sent on a path since it was last avoided was delivered."""
+    evs.note_outcome(b, 1)
     if sent_at > b.demoted_at:
         b.answers = max(b.answers, 0)
         evs.note_passed(b, nominal - int(st.config[0].nominal_overhead))

@@ -44,6 +44,8 @@ EV_STATES = {GOOD: "GOOD", SKIP: "SKIP", ASSUMED_BAD: "ASSUMED_BAD", DENIED: "DE
 NEVER_DEMOTED = -NEVER // 2  # in `demoted_at`
 # In `answers`: a probe was missed, or the path was recalled, and it has shown nothing since.
 FAILED = -1
+WHOLE = 256  # in `delivers`: all
+LATELY = 4  # packets, about: the next one counts for so large a part
 # What a path was asked, in `probe_id`, if it is not the id of a probe: nothing, to wait for a
 # packet as large as those it lost, or to deliver such a packet (row 11).
 NONE, WANTED, TRIED = -1, -2, -3
@@ -54,7 +56,7 @@ NARROW_LIKELY = 2
 # So often in a row is sufficient evidence. Without an MTU, at a loss of one half, where it is most
 # frequent, it happens once in 256 times.
 NARROW_SURE = 4
-INNOCENT = np.array((NEVER_DEMOTED, NEVER, 0, NONE, 0, 0, -1, -1, 0), BLAME)
+INNOCENT = np.array((NEVER_DEMOTED, NEVER, 0, NONE, 0, 0, -1, -1, 0, 0), BLAME)
 
 
 class Event(NamedTuple):
@@ -118,6 +120,13 @@ def acquit(b):
     b.lost = -1
     b.passed = -1
     b.narrow = 0
+    b.delivers = 0
+
+
+@inlined
+def note_outcome(b, delivered):
+    """A packet or a probe was `delivered` on the path of this record, or was not."""
+    b.delivers += ((WHOLE if delivered else 0) - b.delivers) // LATELY
 
 
 @inner
@@ -157,6 +166,8 @@ def blame_of(st, e):
         st.count[BLAMED] += 1
         e.blame = st.count[BLAMED]
         acquit(st.blame[e.blame])
+        # all but the packet that was lost now
+        st.blame[e.blame].delivers = WHOLE * max(e.used - 1, 0) // max(e.used, 1)
     return st.blame[e.blame]
 
 

@@ -302,7 +302,7 @@ def _query(st, q, now):
         return wait
     heard = q.queries > 0 and q.last_heard >= q.query_sent_at
     wanted = 1 if heard else 1 << min(q.queries, QUERY_DOUBLINGS)
-    in_vain = q.queries >= QUERY_DOUBLINGS
+    in_vain = q.queries >= QUERY_DOUBLINGS or rotation.nothing_proven(st, q)
     asked = 0
     k = int(q.tail_plane)
     for _ in range(wanted * q.n_planes):
@@ -310,7 +310,7 @@ def _query(st, q, now):
         plane = st.plane[q.plane0 + k]
         if not (q.planes_ok >> k) & 1 or plane.n_active == 0:
             continue
-        ev = rotation.proven(st, q, plane) if asked == 0 and q.queries < q.n_planes else -1
+        ev = rotation.proven(st, q, k) if asked == 0 and q.queries < q.n_planes else -1
         if ev < 0:
             ev = rotation.path_to_ask(st, q, k, in_vain)
         q.query_id = probes.send_probe(st, q, ev, account.OF_QP, now)

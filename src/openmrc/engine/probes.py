@@ -35,6 +35,7 @@ from openmrc.engine.ev import (
     is_narrow,
     is_under_check,
     note_lost,
+    note_outcome,
     note_passed,
 )
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
@@ -172,6 +173,9 @@ def on_query_answer(st, q, value, sent_at, marked, now):
         return sent_at
     account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_QP, now)
     if st.ev[q.ev0 + ev].state != ASSUMED_BAD:
+        b = st.blame[st.ev[q.ev0 + ev].blame]
+        if b.answers == FAILED and not is_narrow(b):  # no longer without any sign
+            b.answers = 0
         return sent_at
     return _let_pass(st, q, ev, sent_at, marked, now)
 
@@ -203,24 +207,27 @@ def _let_pass(st, q, ev, sent_at, marked, now):
     """
     b = st.blame[st.ev[q.ev0 + ev].blame]
     note_passed(b, 0)
-    if is_narrow(b):  # it carries no data, so what passes there overtakes all (row 7)
+    if is_narrow(b):
         ask(q, b, WANTED)
         b.answers = max(b.answers, 0)
         b.probe_at = NEVER
-        return -NEVER
+        # it carries no data, so what passes there overtakes what other paths carry (row 7)
+        return sent_at if rotation.nothing_proven(st, q) else -NEVER
     _answered(st, q, ev, marked, now)
     return sent_at
 
 
 @inner
-def next_trial(st, q, payload, free_ports):
-    """The EV that waits for a packet of this payload and has a free port; -1 if none."""
+def next_trial(st, q, payload, free_ports, what_fits):
+    """The EV that waits for a packet of this payload and has a free port; -1 if none. `what_fits`:
+    or for a larger one, because no path is better: a packet that is smaller passes.
+    """
     ports = free_ports & rotation.ports_up(st, q)
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
         if e.state == ASSUMED_BAD and (ports >> e.plane) & 1:
             b = st.blame[e.blame]
-            if b.probe_id == WANTED and payload >= b.lost:
+            if b.probe_id == WANTED and (what_fits or payload >= b.lost):
                 return i
     return -1
 
@@ -257,6 +264,7 @@ def _answered(st, q, ev, marked, now):
     e = st.ev[q.ev0 + ev]
     b = st.blame[e.blame]
     ask(q, b, NONE)
+    note_outcome(b, 1)
     b.answers = max(b.answers, 0) + 1
     b.spacing = 2 * q.base_rtt
     needed = 1

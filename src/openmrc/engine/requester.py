@@ -258,15 +258,17 @@ def next_packet(st, q, free_ports, now, p):
     st.count[es.SENT_MESSAGE] = number
     p.timestamp = es.timestamp_of(now)
     trial = -1
-    if q.waiting > 0 and not again:
-        trial = probes.next_trial(st, q, int(p.payload_len), free_ports)
+    if q.waiting > 0 and (not again or rotation.nothing_proven(st, q)):
+        trial = probes.next_trial(st, q, int(p.payload_len), free_ports, again)
     if trial >= 0:
         ev = trial
         plane_no = int(st.ev[q.ev0 + ev].plane)
+        if p.payload_len < st.blame[st.ev[q.ev0 + ev].blame].lost:
+            trial = -1
     else:
         plane = st.plane[q.plane0 + plane_no]
         if careful:
-            ev = rotation.proven(st, q, plane)
+            ev = rotation.proven(st, q, plane_no)
         if ev < 0:
             ev = rotation.choose_ev(st, q, plane_no, avoid, now)
             if c.burst > 1 and not again:

@@ -255,17 +255,25 @@ def begin_burst(st, q, ev):
 
 
 @inner
-def proven(st, q, plane):
-    """The EV of a plane on which a packet was delivered last; -1 if it is no longer in service, or
-    if MRC's rotation has no part in the choice.
+def proven(st, q, plane_no):
+    """The EV of a plane on which a packet was delivered last. If it is no longer in service, the
+    next one that was not just recalled for want of a better one; -1 if that is the next one anyway,
+    or if MRC's rotation has no part in the choice.
     """
     c = st.config[0]
-    ev = int(plane.proven)
+    plane = st.plane[q.plane0 + plane_no]
     rotates = c.path_choose == ROTATION or c.path_choose == RECYCLING
-    if c.paths != PATHS_MRC or not rotates or ev < 0:
+    if c.paths != PATHS_MRC or not rotates:
         return -1
-    e = st.ev[q.ev0 + ev]
-    return ev if e.state == GOOD and e.active else -1
+    ev = int(plane.proven)
+    if ev >= 0 and st.ev[q.ev0 + ev].state == GOOD and st.ev[q.ev0 + ev].active:
+        return ev
+    for step in range(plane.n_active):
+        place = (int(plane.pos) + step) % plane.n_active
+        ev = int(st.order[q.order0 + plane_no * q.order_len + place])
+        if st.blame[st.ev[q.ev0 + ev].blame].answers != FAILED:
+            return ev if step > 0 else -1
+    return -1
 
 
 @inner
@@ -469,28 +477,32 @@ def has_proven(st, q, plane, k):
 
 
 @inner
+def nothing_proven(st, q):
+    """Whether all planes in service have only paths that were recalled for want of better ones."""
+    for k in range(q.n_planes):
+        if (q.planes_ok >> k) & 1 and has_proven(st, q, st.plane[q.plane0 + k], k):
+            return False
+    return True
+
+
+@inner
 def recall_likeliest(st, q, plane, k, narrow, now):
     """Row 12: at the floor an ASSUMED_BAD EV returns to service, of all or of those that are not
-    too `narrow`: the one with the most answers since it was demoted, and one that failed since only
-    if all did. An answer says nothing for a path that is too narrow. Of equals the one that was
-    demoted longest ago, if ever. False if there is none.
+    too `narrow`: the one that delivered most of what it carried lately; of equals the one that was
+    demoted longest ago. False if there is none.
     """
     likeliest = -1
-    most = 2 * FAILED - 2
+    most = -1
     since = NEVER
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
         b = st.blame[e.blame]
         if e.state != ASSUMED_BAD or (is_narrow(b) and not narrow):
             continue
-        known = 2 * int(b.answers)
-        if is_narrow(b):
-            known = min(known, 0) - 1
-        at = b.demoted_at if b.demoted_at != NEVER_DEMOTED else now
-        if known > most or (known == most and at < since):
+        if b.delivers > most or (b.delivers == most and b.demoted_at < since):
             likeliest = plane.ev0 + i
-            most = known
-            since = at
+            most = int(b.delivers)
+            since = b.demoted_at
     if likeliest < 0 or not restore(st, q, plane, k, likeliest, RECALL, now):
         return False
     st.blame[st.ev[q.ev0 + likeliest].blame].answers = FAILED  # until it delivers

@@ -273,6 +273,7 @@ BLAME = record_type(
     ("lost", "i2"),  # the smallest one lost, until one as large passes
     ("passed", "i2"),  # the largest one that has passed since
     ("narrow", "i2"),  # times in a row that a smaller one passed, and one as large was lost
+    ("delivers", "i2"),  # the share of its packets that it delivered lately, of `WHOLE` (ev.py)
 )
 
 MESSAGE = record_type(
