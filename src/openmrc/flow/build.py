@@ -85,7 +85,7 @@ def fluid(
     flow.line = np.repeat(np.arange(n_lines), stripes)
     flow.part = np.tile(np.arange(stripes), n_lines)
     flow.entry = fs.IDLE
-    flow.burden = 1
+    flow.burden = flow.crowd = flow.portion = 1
     flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
@@ -107,7 +107,7 @@ def fluid(
         entry=entry,
         pool=pool,
         way=np.full((max(n_flows, 1), fs.WAY), -1, np.int32),
-        faint=np.full((max(n_flows, 1), fs.WAY - fs.DATA), -1, np.int32),
+        faint=np.full((max(n_flows, 1), fs.BACK), -1, np.int32),
         behind=np.zeros(nodes, np.int32),
         before=np.zeros(nodes, np.int32),
         dirty=np.zeros(n_pools, np.int32),

@@ -15,6 +15,7 @@ from openmrc.flow.state import (
     AT_ACKNOWLEDGED,
     AT_DELIVERED,
     AT_FLOW,
+    BACK,
     DATA,
     IDLE,
     NEVER,
@@ -88,6 +89,8 @@ def _begin_next(fl, f, now):
             flow.ahead_bytes = 0.0
             flow.began_at = now
             flow.at = now
+            if flow.spread > 0:
+                flow.portion = 1 + flow.spread * (2 * losses.drawn(fl, f) - 1)
             losses.lose(fl, f, now)
             return True
         flow.number += 1
@@ -309,7 +312,7 @@ def reenter(net, fl, way, faint):
     for f in range(fl.flow.shape[0]):
         for k in range(WAY):
             fl.way[f, k] = way[f, k]
-        for k in range(WAY - DATA):
+        for k in range(BACK):
             fl.faint[f, k] = faint[f, k]
         if fl.flow[f].entry != IDLE:
             fl.flow[f].left_bytes -= fl.flow[f].rate * (net.ctl[0].now - fl.flow[f].at)

@@ -41,6 +41,11 @@ def lose(fl, f, now):
     flow = fl.flow[f]
     c = fl.c[0]
     flow.last_lost_at = -1
+    if flow.drops > 0:  # of the first window
+        if _any_of(fl, f, flow.drops * math.ceil(flow.left_bytes / c.packet_bytes)):
+            flow.last_lost_at = now
+            flow.again_ps = c.late_ps
+        flow.drops = 0
     share = flow.broken / flow.paths
     if share <= 0 and flow.loses <= 0:
         return
