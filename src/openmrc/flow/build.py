@@ -95,6 +95,7 @@ def fluid(
     entry.ack_ps = cost.ack
     entry.round_ps = cost.trail + cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
+    entry.packets = -(-traffic.msg_bytes // sizes.pmtu)
     entry.follow = _follow(fabric, traffic, sizes)
     pool = records(n_pools, fs.POOL)
     pool.head = -1
@@ -152,9 +153,9 @@ def _follow(fabric: Fabric, traffic: Traffic, sizes: Sizes) -> Floats:
 
 
 def _answers(traffic: Traffic, sizes: Sizes) -> Floats:
-    """By QP, the bytes of acknowledgements for each byte sent."""
+    """By QP, the bytes of acknowledgements for each byte sent; no packet has two."""
     packets = traffic.packets(sizes.pmtu).astype(np.float64)
-    answers = packets / sizes.packets_an_answer + traffic.msg_count
+    answers = np.minimum(packets / sizes.packets_an_answer + traffic.msg_count, packets)
     wire = traffic.msg_total_bytes + packets * sizes.header_bytes
     of = [np.bincount(traffic.msg_qp, column, traffic.n_qps) for column in (answers, wire)]
     ratio: Floats = of[0] * sizes.answer_bytes / np.maximum(of[1], 1)

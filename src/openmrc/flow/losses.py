@@ -20,6 +20,7 @@ from openmrc.sim.net import events
 DRAWN = 4294967296.0
 FAR_PS = 1e18  # later than every run: eleven days
 SURELY = 1 - 1e-9
+SELDOM = 1e-9
 AGAIN_MAX = 32  # times that one packet is lost: far less likely than anything else
 
 

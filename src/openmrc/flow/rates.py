@@ -320,8 +320,6 @@ def forget(fl):
         pool.full = 1 if _is_full(pool) else 0
     for i in range(c.n_met):
         fl.flow[fl.met[i]].met = 0
-    c.settled += 1
-    c.rated += c.n_met
     c.n_met = 0
     c.n_pools = 0
     c.n_touched = 0

@@ -93,6 +93,8 @@ POOL = record_type(
     ("head", "i4"),  # of its list, -1 if it is empty
     ("met", "i1"),
     ("full", "i1"),
+    ("recent", "f8"),  # packets sent within the jitter of a link, as of
+    ("recent_at", "i8"),
     ("touched", "i1"),  # on the way of a flow met
     ("dirty", "i1"),
 )
@@ -106,6 +108,7 @@ ENTRY = record_type(  # what a message of an entry of the workload takes beside 
     ("links", "i4"),  # on a path
     ("held_until", "i8"),  # it is not placed before: it was lost under way
     ("held", "i4"),  # messages of a series that wait for that
+    ("packets", "f8"),
     ("follow", "f8"),  # packets that follow each other so closely that jitter delays them together
 )
 
@@ -126,8 +129,6 @@ CONTROL = record_type(
     ("n_met", "i4"),  # flows whose rates are being computed
     ("n_pools", "i4"),  # pools that are considered
     ("n_touched", "i4"),
-    ("settled", "i8"),  # how often rates were computed
-    ("rated", "i8"),  # and how many
 )
 
 
