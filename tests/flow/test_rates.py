@@ -165,6 +165,16 @@ def test_a_pool_counts_where_those_who_use_it_can_fill_it() -> None:
         assert ((world.fluid.way[:, 2:DATA] >= 0).sum(axis=1) == pools).all()
 
 
+@pytest.mark.parametrize("planes", [2, 4])
+def test_as_many_uplinks_as_nics_limit_nobody(planes: int) -> None:
+    """A sum of rates is rounded: it counts as what it stands for."""
+    nic = np.arange(8)
+    traffic = make_traffic("full", 8, nic, (nic + 4) % 8, nic, SIZE)
+    built = multiplane(8, planes, 100 * 10**9, 4, 4, 0, 0)
+    world = FlowWorld(built, traffic, TRANSPORT, cost=no_cost(traffic))
+    assert (world.fluid.way[:, 2:DATA] < 0).all()
+
+
 def test_a_plane_that_is_down_is_missing() -> None:
     down = Fault(0, "link-down", "nic 0 plane 1")
     assert done_ps(fabric(), sends((0, 2), (1, 3)), down) == [ONE_PORT_PS, ONE_PORT_PS // 2]

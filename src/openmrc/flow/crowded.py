@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.model import IntArray, LongArray
 from openmrc.flow.health import Floats
+from openmrc.flow.rates import NEAR
 from openmrc.flow.state import DATA
 
 # Measured by `benchmarks/crowded.py`: how many of the packets that cross such pools are
@@ -38,7 +39,8 @@ def keep(
     for nic in (src, dst):
         pairs = np.concatenate([np.stack([pool, nic], 1)[pool >= 0] for pool in between.T])
         counts.append(np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=n))
-    may = pool_bytes_per_ps < np.minimum(*counts) * nic_bytes_per_ps
+    all_of_them = np.minimum(*counts) * nic_bytes_per_ps
+    may = pool_bytes_per_ps < all_of_them * (1 - NEAR)
     found = ways.copy()
     for kept, there in ((found[:, 2:DATA], between), (found[:, DATA + 2 :], back)):
         kept[(there >= 0) & ~may[there]] = -1
