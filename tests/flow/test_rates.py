@@ -88,18 +88,6 @@ def test_who_begins_first_at_a_nic_is_ahead_by_the_turns_of_its_ports() -> None:
     assert done_ps(fabric(), sends((0, 1), (0, 2))) == [ONE_PORT_PS - 2 * PACKET_PS, ONE_PORT_PS]
 
 
-def test_parts_of_a_message_end_with_it_though_another_one_follows() -> None:
-    """Who is done first with its part goes on with the next message, and takes nothing of others'
-    turns.
-    """
-    two = make_traffic("two", 4, [0, 0], [2, 2], [0, 0], SIZE // 100)
-    one, eight = (
-        done_ps(fabric(), two, transport=RoceTransport(qps=qps, routing="spray", ack_every=1000))
-        for qps in (1, 8)
-    )
-    assert eight == pytest.approx(one, rel=0.1)
-
-
 def test_mpr_lets_a_message_go_on_in_rounds() -> None:
     """128 packets a round trip; 7 rounds later 104 are left."""
     round_ps = MS

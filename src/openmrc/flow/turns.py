@@ -4,8 +4,7 @@ A flow that begins stands behind all that its NIC's ports serve (`sim.net.rounds
 packet leaves, the rest of the packet in progress and one of each of the others do. At even rates it
 would have sent as much as they in that time. So they are ahead of their even rates for as long as
 all of them send, by what it is behind, and of equal messages that begin together one is done before
-the other: without this, collectives side by side would wait for each other for ever. Parts of one
-message do not stand behind each other: it ends with the last of them, in whichever order.
+the other: without this, collectives side by side would wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ BEGUN = 0.5  # of the packet in progress, what is left on average
 
 @inlined
 def _beside(fl, f, node):
-    """Whether this member of the first pool of a flow is of another message that its NIC sends."""
-    other = fl.flow[node // WAY]
-    sends = node % WAY == 0 and other.line != fl.flow[f].line  # not answers to what it receives
-    return sends and (fl.pool[fl.way[f, 0]].full or other.fresh)
+    """Whether this member of the first pool of a flow is another one that its NIC sends."""
+    first = node % WAY == 0 and node != f * WAY  # not the answers to what the NIC receives
+    return first and (fl.pool[fl.way[f, 0]].full or fl.flow[node // WAY].fresh)
 
 
 @inner
