@@ -13,6 +13,8 @@ from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import compile_faults
 from openmrc.fabric.kinds import Fault
 from openmrc.fabric.model import Fabric
+from openmrc.flow.crowded import SPREAD
+from openmrc.flow.state import DATA
 from openmrc.flow.world import FlowWorld
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.roce.transport import RoceTransport
@@ -130,8 +132,35 @@ def test_a_ring_has_all_of_every_port() -> None:
 
 
 def test_uplinks_that_are_too_few_are_shared() -> None:
-    assert done_ps(fabric(t0_up=1), sends((0, 2), (1, 3))) == [ONE_PORT_PS, ONE_PORT_PS]
+    even = replace(TRANSPORT, cc="none")
+    found = done_ps(fabric(t0_up=1), sends((0, 2), (1, 3)), transport=even)
+    assert found == [ONE_PORT_PS, ONE_PORT_PS]
     assert done_ps(fabric(t0_up=1), sends((0, 1), (1, 0))) == [ONE_PORT_PS // 2] * 2
+
+
+def test_congestion_control_shares_uplinks_unevenly_and_fills_them() -> None:
+    """Who is served better is done first; then the other one has all of them."""
+    found = sorted(done_ps(fabric(t0_up=1), sends((0, 2), (1, 3))))
+    assert (1 - SPREAD) * ONE_PORT_PS < found[0] < found[1]
+    assert found[1] == pytest.approx(ONE_PORT_PS, rel=0.002)
+
+
+def test_a_pool_counts_where_those_who_use_it_can_fill_it() -> None:
+    """An uplink in each plane carries what one NIC sends, and not what two do."""
+    for pairs, pools in ((((0, 2),), 0), (((0, 2), (1, 3)), 2)):
+        traffic = sends(*pairs)
+        world = FlowWorld(fabric(t0_up=1), traffic, TRANSPORT, cost=no_cost(traffic))
+        assert ((world.fluid.way[:, 2:DATA] >= 0).sum(axis=1) == pools).all()
+
+
+@pytest.mark.parametrize("planes", [2, 4])
+def test_as_many_uplinks_as_nics_limit_nobody(planes: int) -> None:
+    """A sum of rates is rounded: it counts as what it stands for."""
+    nic = np.arange(8)
+    traffic = make_traffic("full", 8, nic, (nic + 4) % 8, nic, SIZE)
+    built = multiplane(8, planes, 100 * 10**9, 4, 4, 0, 0)
+    world = FlowWorld(built, traffic, TRANSPORT, cost=no_cost(traffic))
+    assert (world.fluid.way[:, 2:DATA] < 0).all()
 
 
 def test_a_plane_that_is_down_is_missing() -> None:

@@ -85,7 +85,7 @@ def fluid(
     flow.line = np.repeat(np.arange(n_lines), stripes)
     flow.part = np.tile(np.arange(stripes), n_lines)
     flow.entry = fs.IDLE
-    flow.burden = 1
+    flow.burden = flow.crowd = flow.portion = 1
     flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)
@@ -95,6 +95,7 @@ def fluid(
     entry.ack_ps = cost.ack
     entry.round_ps = cost.trail + cost.ack
     entry.links = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst) + 2
+    entry.packets = -(-traffic.msg_bytes // sizes.pmtu)
     entry.follow = _follow(fabric, traffic, sizes)
     pool = records(n_pools, fs.POOL)
     pool.head = -1
@@ -107,7 +108,7 @@ def fluid(
         entry=entry,
         pool=pool,
         way=np.full((max(n_flows, 1), fs.WAY), -1, np.int32),
-        faint=np.full((max(n_flows, 1), fs.WAY - fs.DATA), -1, np.int32),
+        faint=np.full((max(n_flows, 1), fs.BACK), -1, np.int32),
         behind=np.zeros(nodes, np.int32),
         before=np.zeros(nodes, np.int32),
         dirty=np.zeros(n_pools, np.int32),
@@ -152,9 +153,9 @@ def _follow(fabric: Fabric, traffic: Traffic, sizes: Sizes) -> Floats:
 
 
 def _answers(traffic: Traffic, sizes: Sizes) -> Floats:
-    """By QP, the bytes of acknowledgements for each byte sent."""
+    """By QP, the bytes of acknowledgements for each byte sent; no packet has two."""
     packets = traffic.packets(sizes.pmtu).astype(np.float64)
-    answers = packets / sizes.packets_an_answer + traffic.msg_count
+    answers = np.minimum(packets / sizes.packets_an_answer + traffic.msg_count, packets)
     wire = traffic.msg_total_bytes + packets * sizes.header_bytes
     of = [np.bincount(traffic.msg_qp, column, traffic.n_qps) for column in (answers, wire)]
     ratio: Floats = of[0] * sizes.answer_bytes / np.maximum(of[1], 1)

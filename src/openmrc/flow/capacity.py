@@ -82,7 +82,7 @@ class Messages:
         that comes the other way, since whoever sends receives as well.
         """
         packets = -(-size // self._sizes.pmtu)
-        answers = packets / self._sizes.packets_an_answer + 1
+        answers = min(packets / self._sizes.packets_an_answer + 1, packets)
         headers = packets * self._sizes.header_bytes
         return size + headers + answers * self._sizes.answer_bytes
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, REVIEW_PATHS
 from openmrc.flow.health import Floats, Health
-from openmrc.flow.state import DATA, LAST, NEVER, WAY
+from openmrc.flow.state import BACK, DATA, LAST, NEVER
 from openmrc.jit import compiled
 from openmrc.sim.net import health as changes
 from openmrc.sim.net import routing
@@ -65,7 +65,7 @@ class Hashed:
         return health.bytes_per_ps()
 
     def ways(self, bytes_per_ps: Floats) -> npt.NDArray[np.int32]:
-        """The pools of each flow, [flows, WAY], -1 where there is none."""
+        """The pools of each flow, [flows, DATA + BACK], -1 where there is none."""
         return ways_of(self._ports, self._reverse)
 
     def planes(self, health: Health) -> Floats:
@@ -104,14 +104,18 @@ class Hashed:
 
 
 def ways_of(ports: npt.NDArray[np.int32], reverse: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The pools of flows over these ports, [flows, WAY]: first those of NICs, -1 where none is."""
-    found = np.full((len(ports), WAY), -1, np.int32)
+    """The pools of flows over these ports, and those of their answers, [flows, DATA + BACK]: first
+    those of NICs, -1 where none is.
+    """
+    found = np.full((len(ports), DATA + BACK), -1, np.int32)
     there = ports[:, 0] >= 0
     ends = (ports >= 0).sum(axis=1) - 1
     last = ports[np.arange(len(ports)), ends]
     between = np.where(np.arange(ports.shape[1]) < ends[:, None], ports, -1)[:, 1:-1]
     found[:, 0], found[:, LAST] = ports[:, 0], last
     found[:, LAST + 1 : LAST + 1 + between.shape[1]] = between
+    back = np.where(between >= 0, reverse[between], -1)
+    found[:, DATA + 2 : DATA + 2 + between.shape[1]] = back
     found[:, DATA] = np.where(there, reverse[last], -1)
     found[:, DATA + 1] = np.where(there, reverse[ports[:, 0]], -1)
     return found

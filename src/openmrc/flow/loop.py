@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
-from openmrc.flow import losses, rates, turns, window
+from openmrc.flow import jitter, losses, rates, turns, window
 from openmrc.flow.losses import FAR_PS
 from openmrc.flow.state import (
     AT_ACKNOWLEDGED,
     AT_DELIVERED,
     AT_FLOW,
+    BACK,
     DATA,
     IDLE,
     NEVER,
@@ -88,6 +89,8 @@ def _begin_next(fl, f, now):
             flow.ahead_bytes = 0.0
             flow.began_at = now
             flow.at = now
+            if flow.spread > 0:
+                flow.portion = 1 + flow.spread * (2 * losses.drawn(fl, f) - 1)
             losses.lose(fl, f, now)
             return True
         flow.number += 1
@@ -126,10 +129,12 @@ def _sent(net, fl, flow, line, m, now):
     """All parts of a message are sent: it is delivered in order, after its last packet's way."""
     f = int(line.flow0)
     entry = fl.entry[m.entry]
-    at = now + entry.after_ps + _late_ps(fl, f, entry, entry.follow)
+    links = int(entry.links)
+    at = now + entry.after_ps + jitter.late_ps(fl, f, 0, links, entry.follow, now)
     if flow.last_lost_at >= 0:  # it was sent once more
         again_at = min(flow.last_lost_at, now) + flow.again_ps
-        at = max(at, again_at + entry.after_ps + _late_ps(fl, f, entry, 1.0))
+        at = max(at, again_at + entry.after_ps + jitter.late_ps(fl, f, 0, links, 1.0, now))
+    jitter.note(fl, f, 0, entry.packets, now)
     at = max(at, line.delivered_at)
     line.delivered_at = at
     _note_placed(net, m, flow.began_at, at)
@@ -141,19 +146,6 @@ def _sent(net, fl, flow, line, m, now):
     lq = net.qp[net.message[m.entry].qp]
     while lq.waiting_head >= 0 and _hand_over(net, fl, int(lq.region), int(lq.waiting_head), now):
         messages.leave_line(net, lq)
-
-
-@inner
-def _late_ps(fl, f, entry, follow):
-    """How late jitter makes the last of so many packets that follow each other, ps: no packet
-    overtakes another of its port, so at each link it is as late as the latest of them.
-    """
-    jitter_ps = fl.c[0].jitter_ps
-    late = 0.0
-    if jitter_ps > 0:
-        for _ in range(entry.links):
-            late += jitter_ps * losses.drawn(fl, f) ** (1.0 / follow)
-    return int(late)
 
 
 @inner
@@ -218,7 +210,9 @@ def _delivered(net, fl, mi, now):
     m.delivered_at = now
     messages.let_receiver(net, m, now)
     f = int(fl.line[net.qp[m.qp].region].flow0)
-    at = now + entry.ack_ps + _late_ps(fl, f, entry, 1.0) + _wait_ps(fl, f, entry)
+    late_ps = jitter.late_ps(fl, f, DATA, int(entry.links), 1.0, now)
+    jitter.note(fl, f, DATA, 1.0, now)
+    at = now + entry.ack_ps + late_ps + _wait_ps(fl, f, entry)
     if m.sent0 < m.end:
         events.push(net, at, AT_ACKNOWLEDGED, mi)
     else:  # nobody waits for it
@@ -309,7 +303,7 @@ def reenter(net, fl, way, faint):
     for f in range(fl.flow.shape[0]):
         for k in range(WAY):
             fl.way[f, k] = way[f, k]
-        for k in range(WAY - DATA):
+        for k in range(BACK):
             fl.faint[f, k] = faint[f, k]
         if fl.flow[f].entry != IDLE:
             fl.flow[f].left_bytes -= fl.flow[f].rate * (net.ctl[0].now - fl.flow[f].at)

@@ -20,6 +20,7 @@ from openmrc.sim.net import events
 DRAWN = 4294967296.0
 FAR_PS = 1e18  # later than every run: eleven days
 SURELY = 1 - 1e-9
+SELDOM = 1e-9
 AGAIN_MAX = 32  # times that one packet is lost: far less likely than anything else
 
 
@@ -41,6 +42,11 @@ def lose(fl, f, now):
     flow = fl.flow[f]
     c = fl.c[0]
     flow.last_lost_at = -1
+    if flow.drops > 0:  # of the first window
+        if _any_of(fl, f, flow.drops * math.ceil(flow.left_bytes / c.packet_bytes)):
+            flow.last_lost_at = now
+            flow.again_ps = c.late_ps
+        flow.drops = 0
     share = flow.broken / flow.paths
     if share <= 0 and flow.loses <= 0:
         return

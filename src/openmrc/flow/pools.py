@@ -19,9 +19,10 @@ import numpy.typing as npt
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
+from openmrc.flow import crowded
 from openmrc.flow.health import Floats, Health
 from openmrc.flow.rates import TINY
-from openmrc.flow.state import DATA, LAST, NEVER, WAY
+from openmrc.flow.state import BACK, DATA, LAST, NEVER
 from openmrc.units import PS_BITS
 
 
@@ -42,15 +43,16 @@ class Sprayed:
         ends = np.argmax(np.append(found, np.full((len(src), 1), -1), axis=1) < 0, axis=1)
         last = found[np.arange(len(src)), ends - 1]
         # first the NICs' own pools, which every flow is in
-        self._ways = np.full((len(src), WAY), -1, np.int32)
+        self._ways = np.full((len(src), DATA + BACK), -1, np.int32)
         self._ways[:, 0] = one_plane[found[:, 0]]
         self._ways[:, LAST] = one_plane[last]
         between = np.where(np.arange(found.shape[1]) < ends[:, None] - 1, found, -1)[:, 1:-1]
-        self._ways[:, 2 : 2 + between.shape[1]] = np.where(between >= 0, one_plane[between], -1)
         reverse = known.port_reverse
         self._ways[:, DATA] = one_plane[reverse[last]]
         self._ways[:, DATA + 1] = one_plane[reverse[found[:, 0]]]
-        self._below = self._nics_below(known, pools)
+        for first, ports in ((2, between), (DATA + 2, reverse[between])):
+            pools_between = np.where(between >= 0, one_plane[ports], -1)
+            self._ways[:, first : first + between.shape[1]] = pools_between
         t0 = (
             fabric.port_peer_switch[src * fabric.n_planes],
             fabric.port_peer_switch[dst * fabric.n_planes],
@@ -61,14 +63,6 @@ class Sprayed:
         one = np.zeros(len(self._pairs), np.int64)
         one[self._pair_of] = np.arange(len(src))
         self._one = one  # a flow of each pair
-
-    def _nics_below(self, known: Fabric, pools: LongArray) -> LongArray:
-        """By pool, how many NICs send or receive through it; 0 for the pools of NICs."""
-        own, far = known.port_switch[pools], known.port_peer_switch[pools]
-        between = (own >= 0) & (far >= 0)
-        lower = np.where(known.sw_tier[own] < known.sw_tier[far], own, far)
-        below: LongArray = np.where(between, known.sw_hi[lower] - known.sw_lo[lower], 0)
-        return below
 
     @property
     def next_at(self) -> int:
@@ -84,13 +78,11 @@ class Sprayed:
         return found.astype(np.float64)
 
     def ways(self, bytes_per_ps: Floats) -> npt.NDArray[np.int32]:
-        """The pools of each flow that may limit it, [flows, WAY], -1 where there is none."""
+        """The pools of each flow that may limit it, and behind them those of its answers, [flows,
+        DATA + BACK], -1 where there is none.
+        """
         nic = float(self._fabric.port_rate_bps[0]) * self._fabric.n_planes / PS_BITS
-        may = bytes_per_ps < self._below * nic
-        ways = self._ways.copy()
-        rest = ways[:, 2:DATA]
-        rest[(rest >= 0) & ~may[rest]] = -1
-        return ways
+        return crowded.keep(self._ways, self._src, self._dst, bytes_per_ps, nic)
 
     def planes(self, health: Health) -> Floats:
         """What each plane carries of a flow that is alone, [planes, flows]."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from openmrc.fabric.actions import PORT_ALLOW, PORT_DENY, PORT_DOWN, PORT_UP
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.ways import routes
+from openmrc.flow import crowded
 from openmrc.flow.hashed import ways_of
 from openmrc.flow.health import Floats, Health
 from openmrc.flow.state import NEVER
@@ -62,8 +63,9 @@ class OnePath:
         return health.bytes_per_ps()
 
     def ways(self, bytes_per_ps: Floats) -> npt.NDArray[np.int32]:
-        """The pools of each flow, [flows, WAY], -1 where there is none."""
-        return ways_of(self._ports(np.arange(len(self._src))), self._fabric.port_reverse)
+        """The pools of each flow, [flows, DATA + BACK], -1 where there is none."""
+        ways = ways_of(self._ports(np.arange(len(self._src))), self._fabric.port_reverse)
+        return crowded.keep(ways, self._src, self._dst, bytes_per_ps, self._rate)
 
     def _ports(self, flows: Index) -> npt.NDArray[np.int32]:
         return routes(self._fabric, self._src[flows], self._dst[flows], self._evs[flows])

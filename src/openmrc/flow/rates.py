@@ -9,14 +9,16 @@ is met too, and the rates are computed once more. What was not met keeps its rat
 that of a computation for all flows at once.
 
 Answers (acknowledgements) are part of it: a flow takes of the ports on its way back what its
-answers take. Where that is less than `FAINT` of its rate it is taken off what a pool shares when
-that is computed anyway: otherwise rings of flows would hang together by their answers, and every
-change would be one for all.
+answers take. Between switches, and where that is less than `FAINT` of its rate, it is taken off
+what a pool shares when that is computed anyway: otherwise rings of flows would hang together by
+their answers, and every change would be one for all.
 """
 
 from __future__ import annotations
 
-from openmrc.flow.state import DATA, IDLE, LAST, WAY
+import math
+
+from openmrc.flow.state import BACK, DATA, IDLE, LAST, WAY
 from openmrc.jit import inlined, inner
 
 TINY = 1e-30
@@ -95,7 +97,7 @@ def _set_rate(fl, f, rate):
         r = int(fl.way[f, k])
         if r >= 0:
             fl.pool[r].load += more * _weight(flow, k)
-    for k in range(WAY - DATA):
+    for k in range(BACK):
         r = int(fl.faint[f, k])
         if r >= 0:
             fl.pool[r].faint += more * flow.answers
@@ -106,6 +108,8 @@ def _weight(flow, k):
     """What a flow takes of the k-th pool of its way at a rate of 1."""
     if k >= DATA:
         return flow.answers
+    if k > LAST:
+        return flow.crowd
     return flow.burden if k == LAST else 1.0
 
 
@@ -166,11 +170,11 @@ def _spread(fl, first, now):
 def _fill(fl):
     """Compute the rates of all flows met; they are kept in `rate`, the loads follow later."""
     c = fl.c[0]
-    lowest = fl.flow[fl.met[0]].rate_max if c.n_met > 0 else 0.0
+    lowest = math.inf
     for i in range(c.n_met):
         flow = fl.flow[fl.met[i]]
         flow.fixed = 0
-        lowest = min(lowest, flow.rate_max)
+        lowest = min(lowest, flow.rate_max / flow.portion)
     for i in range(c.n_pools):
         pool = fl.pool[fl.considered[i]]
         pool.shared = max(pool.bytes_per_ps - pool.faint, 0.0)
@@ -179,7 +183,8 @@ def _fill(fl):
         pool.waiting = 0
         node = int(pool.head)
         while node >= 0:
-            pool.weight += _weight(fl.flow[node // WAY], node % WAY)
+            flow = fl.flow[node // WAY]
+            pool.weight += _weight(flow, node % WAY) * flow.portion
             pool.waiting += 1
             node = int(fl.behind[node])
     open_pools = int(c.n_pools)
@@ -209,7 +214,7 @@ def _fill(fl):
             f = node // WAY
             node = int(fl.behind[node])
             if fl.flow[f].fixed == 0:
-                _fix(fl, f, share)
+                _fix(fl, f, share * fl.flow[f].portion)
 
 
 @inner
@@ -220,7 +225,7 @@ def _fix_those_below(fl, share, least):
     for i in range(c.n_met):
         f = int(fl.met[i])
         flow = fl.flow[f]
-        if flow.fixed == 0 and (least < 0 or flow.rate_max <= share):
+        if flow.fixed == 0 and (least < 0 or flow.rate_max <= share * flow.portion):
             _fix(fl, f, flow.rate_max)
             found = True
     return found
@@ -240,7 +245,7 @@ def _fix(fl, f, rate):
         if pool.met:
             weight = _weight(flow, k)
             pool.left = max(pool.left - rate * weight, 0.0)
-            pool.weight = max(pool.weight - weight, TINY)
+            pool.weight = max(pool.weight - weight * flow.portion, TINY)
             pool.waiting -= 1
 
 
@@ -315,8 +320,6 @@ def forget(fl):
         pool.full = 1 if _is_full(pool) else 0
     for i in range(c.n_met):
         fl.flow[fl.met[i]].met = 0
-    c.settled += 1
-    c.rated += c.n_met
     c.n_met = 0
     c.n_pools = 0
     c.n_touched = 0

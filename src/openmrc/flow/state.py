@@ -6,8 +6,9 @@ messages over several QPs, each of these is a flow, and a message has a part in 
 
 A *pool* is bandwidth that many flows share: a directed port; or, for a transport that sprays, all
 the ports that it may use alike (`pools`). The pools of flow `f` are `way[f]`, -1 where there is
-none. Of the first `DATA` it takes its rate, of the others what its answers take; where that is
-little they are in `faint` instead, and only count. Each pool has a list of the flows that send
+none. Of the first `DATA` it takes its rate, of the others, the ports of NICs, what its answers
+take; where that is little they are in `faint` instead, and only count, as answers do between
+switches. Each pool has a list of the flows that send
 through it at present, linked through `behind` and `before`, whose index is flow x WAY + place.
 """
 
@@ -23,6 +24,7 @@ from openmrc.sim.net import state as ss
 LAST = 1  # the place of the receiver's port on a way; the sender's is the first
 DATA = 6  # pools on the way of data, at most: three tiers up, three down
 WAY = DATA + 2  # and, behind them, the ports that its answers leave and reach
+BACK = DATA  # pools on the way of answers
 # kinds of entries in the heap, in their order within an instant
 AT_FLOW, AT_ACKNOWLEDGED, AT_DELIVERED, AT_ENTRY = 0, 1, 2, ss.AT_MESSAGE
 IDLE = -1  # FLOW.entry
@@ -42,6 +44,10 @@ FLOW = record_type(
     ("round_left", "f8"),  # and what it may still send in it, bytes
     ("answers", "f8"),  # bytes of acknowledgements that come back for each byte sent
     ("burden", "f8"),  # what the last port carries for each byte: more where headers are trimmed
+    ("crowd", "f8"),  # the same of the pools between switches
+    ("spread", "f8"),  # by how much of a fair rate its own is drawn to be more or less
+    ("portion", "f8"),  # of a fair rate, for the present message
+    ("drops", "f8"),  # how many of each packet of its first window are dropped
     ("at", "i8"),
     ("timer_at", "i8"),  # its earliest entry in the heap
     ("began_at", "i8"),  # when it began the present message
@@ -87,6 +93,8 @@ POOL = record_type(
     ("head", "i4"),  # of its list, -1 if it is empty
     ("met", "i1"),
     ("full", "i1"),
+    ("recent", "f8"),  # packets sent within the jitter of a link, as of
+    ("recent_at", "i8"),
     ("touched", "i1"),  # on the way of a flow met
     ("dirty", "i1"),
 )
@@ -100,6 +108,7 @@ ENTRY = record_type(  # what a message of an entry of the workload takes beside 
     ("links", "i4"),  # on a path
     ("held_until", "i8"),  # it is not placed before: it was lost under way
     ("held", "i4"),  # messages of a series that wait for that
+    ("packets", "f8"),
     ("follow", "f8"),  # packets that follow each other so closely that jitter delays them together
 )
 
@@ -120,8 +129,6 @@ CONTROL = record_type(
     ("n_met", "i4"),  # flows whose rates are being computed
     ("n_pools", "i4"),  # pools that are considered
     ("n_touched", "i4"),
-    ("settled", "i8"),  # how often rates were computed
-    ("rated", "i8"),  # and how many
 )
 
 
@@ -136,7 +143,7 @@ class Fluid(NamedTuple):
     entry: Any  # ENTRY
     pool: Any
     way: Any  # int32 [flows, WAY]
-    faint: Any  # int32 [flows, WAY - DATA]
+    faint: Any  # int32 [flows, BACK]
     behind: Any  # int32 [flows x WAY]
     before: Any
     dirty: Any  # int32: pools whose flows may have other rates now

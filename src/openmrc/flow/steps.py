@@ -88,24 +88,34 @@ class _Job:
             return phase.after
         return (phase.after if isinstance(phase, Collective) else self._poster[number],)
 
-    def _between(self, has: Capacity, src: LongArray, dst: LongArray) -> Taken:
-        """What each rank of a stage takes to send a microbatch to the next, or the one before."""
-        send_ps, way_ps = self._links(has, src, dst, self.work.sizes.pp)
-        return Taken(send_ps + way_ps, send_ps)
+    def _size(self, phase: Collective | Message) -> int:
+        return self.work.sizes.pp if isinstance(phase, Message) else phase.size
+
+    def _members(self, phase: Collective | Message) -> LongArray:
+        """The NICs of each group of a phase, [groups, members]; of a message its two ends."""
+        if isinstance(phase, Message):
+            return np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
+        return self._nics[phase.stage][self._groups[phase.stage, phase.group]]
 
     def _links(
         self, has: Capacity, src: LongArray, dst: LongArray, size: float
     ) -> tuple[Floats, Floats]:
+        """How long each of these NICs sends such a message, and how long it is under way then."""
         send_ps, way_ps = np.empty(src.shape), np.empty(src.shape)
         wire, after = self._messages.wire_bytes(size), self._messages.after_ps(int(size))
-        ends = (src.reshape(-1), dst.reshape(-1))
-        groups.links(has, *ends, wire, after, send_ps.reshape(-1), way_ps.reshape(-1))
+        found = send_ps.reshape(-1), way_ps.reshape(-1)
+        groups.links(has, src.ravel(), dst.ravel(), wire, after, *found)
         return send_ps, way_ps
 
-    def _together(
-        self, has: Capacity, phase: Collective, nics: LongArray, start_ps: Floats
+    def _alone(
+        self, has: Capacity, phase: Collective | Message, nics: LongArray, start_ps: Floats
     ) -> Taken:
-        """What the members of groups of NICs take, [groups, members], who begin at these times."""
+        """What the members of groups of NICs take, [groups, members], who begin at these times; of
+        a message its senders, [groups].
+        """
+        if isinstance(phase, Message):
+            send_ps, way_ps = self._links(has, nics[:, 0], nics[:, 1], self.work.sizes.pp)
+            return Taken(send_ps + way_ps, send_ps)
         members = nics.shape[1]
         ready_ps = start_ps.copy()
         if phase.kind == ALL_TO_ALL:
@@ -158,10 +168,11 @@ class Ranks(_Job):
         return ends
 
     def _taken(self, has: Capacity, phase: Collective | Message, begun: Floats) -> Taken:
+        nics = self._members(phase)
         if isinstance(phase, Message):
-            return self._between(has, *(self._nics[stage] for stage in _stages(phase)))
+            return self._alone(has, phase, nics, begun)
         members = self._groups[phase.stage, phase.group]
-        found = self._together(has, phase, self._nics[phase.stage][members], begun[members])
+        found = self._alone(has, phase, nics, begun[members])
         ps, work_ps = np.empty(len(begun)), np.empty(len(begun))
         ps[members], work_ps[members] = found.ps, found.work_ps
         return Taken(ps, work_ps, found.at_once)
@@ -273,15 +284,6 @@ class Lockstep(_Job):
             if begin <= at_ps < end
         ]
 
-    def _size(self, phase: Collective | Message) -> int:
-        return self.work.sizes.pp if isinstance(phase, Message) else phase.size
-
-    def _members(self, phase: Collective | Message) -> LongArray:
-        """The NICs of each group of a phase, [groups, members]; of a message its two ends."""
-        if isinstance(phase, Message):
-            return np.stack([self._nics[stage] for stage in _stages(phase)], axis=1)
-        return self._nics[phase.stage][self._groups[phase.stage, phase.group]]
-
     def taken(self, has: Capacity) -> Floats:
         """What each kind of phase takes in this state, alone, if all its ranks begin together: that
         of its slowest group; columns as of `Taken`.
@@ -315,11 +317,9 @@ class Lockstep(_Job):
             members = members[weak[members].any(axis=1)]
         if not len(members):
             return Taken(0.0, 0.0)
-        if isinstance(phase, Message):
-            found = self._between(has, *members.T)
-        else:
+        if isinstance(phase, Collective):
             members = members[_distinct(has, members)]
-            found = self._together(has, phase, members, np.zeros(members.shape))
+        found = self._alone(has, phase, members, np.zeros(members.shape))
         worst = np.unravel_index(np.argmax(found.ps), found.ps.shape)
         return Taken(found.ps[worst], found.work_ps[worst], found.at_once)
 

@@ -15,7 +15,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
-from openmrc.flow import build, loop, losses, rates
+from openmrc.flow import build, crowded, loop, losses, rates
 from openmrc.flow.balanced import Balanced
 from openmrc.flow.build import Sizes
 from openmrc.flow.hashed import Hashed
@@ -23,7 +23,7 @@ from openmrc.flow.health import Floats, Health
 from openmrc.flow.pools import Sprayed
 from openmrc.flow.ports import OnePath
 from openmrc.flow.rates import FAINT
-from openmrc.flow.state import DATA, NEVER
+from openmrc.flow.state import DATA, NEVER, WAY
 from openmrc.jit.interrupts import held_back
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.net import network, room
@@ -35,7 +35,8 @@ from openmrc.sim.told import Told
 from openmrc.sim.world import LATEST_PS, Progress
 from openmrc.traffic.earliest import Cost
 from openmrc.traffic.traffic import Traffic
-from openmrc.traffic.trims import trims_of_nics
+from openmrc.traffic.trims import burst, trims_of_nics
+from openmrc.units import PS_BITS
 from openmrc.wire.framing import framing
 
 MIDWAY = 0.5  # of its way a packet has gone, on average, where its one path breaks
@@ -86,7 +87,6 @@ class FlowWorld(Told):
             self._late_ps,
             getattr(transport, "paths", "") != "oblivious" and not transport.balances,
         )
-        self.fluid.flow.burden = 1 + self._trimmed(parts)
         self.fluid.flow.last_lost_at = network.NO_TIME
         self.fluid.flow.paths = self._pools.paths(self._paths_of_plane)
         self._broken = np.zeros(n_flows)
@@ -102,6 +102,7 @@ class FlowWorld(Told):
             self._agenda = np.unique(2 * cost.ack).tolist()
         self.fluid.c.tail_ps = self._tail_ps
         self._planes = self._pools.planes(self._health)
+        self._crowd(parts)
         self._worked = self._health.works
         self._divide()
 
@@ -149,22 +150,44 @@ class FlowWorld(Told):
         found_ps = self.values.base_rtt_ps + self.values.reordering_ps
         self._late_ps = found_ps if transport.recovery == "selective" else self._tail_ps
 
-    def _trimmed(self, parts: Parts) -> Floats:
-        """What headers of trimmed packets take of the receiver's port for each byte of data; they
-        go first. By flow.
-        """
-        none = np.zeros(len(self.ends.sender))
-        if isinstance(self.transport, RoceTransport) or not (
-            parts.queues.trim and self.transport.trim is not False
-        ):
-            return none
-        header_bytes = framing(self.transport.rules, self.transport.srv6).trimmed_bytes
-        pmtu, values = self.transport.pmtu, self.values
-        packets = self.traffic.packets(pmtu)
-        data = np.bincount(self.traffic.msg_dst, packets, self.traffic.n_nics)
-        trims = trims_of_nics(self.traffic, pmtu, values.max_window_bytes, values.bdp_bytes)
-        share = trims / np.maximum(data, 1) * header_bytes / values.data_packet_wire_bytes
-        found: Floats = share[self.traffic.qp_dst]
+    def _crowd(self, parts: Parts) -> None:
+        """What pools that many NICs fill take beside data, and how uneven shares of them are."""
+        flow, traffic, values = self.fluid.flow, self.traffic, self.values
+        carries = self._pools.bytes_per_ps(self._health)
+        pools = self._pools.ways(carries)[:, 2:DATA]
+        full = (pools >= 0).any(axis=1)
+        rate = self._planes.sum(axis=0)
+        messages = np.maximum(np.bincount(traffic.msg_qp, traffic.msg_count, traffic.n_qps), 1)
+        each = np.bincount(traffic.msg_qp, traffic.msg_total_bytes, traffic.n_qps) / messages
+        if self.transport.cc != "none":
+            windows = np.repeat(each, self.ends.bundle) / (values.base_rtt_ps * rate)
+            flow.spread = full * crowded.SPREAD * np.minimum(windows, 1)
+        if isinstance(self.transport, RoceTransport):
+            return
+        frames = framing(self.transport.rules, self.transport.srv6)
+        packets = np.bincount(traffic.msg_qp, traffic.packets(self.transport.pmtu), traffic.n_qps)
+        wire = each * messages / np.maximum(packets, 1) + self.fluid.c.header_bytes
+        queue_ps = values.queues.queue_bytes / values.port_rate_bps * PS_BITS
+        sent = burst(traffic, self.transport.pmtu, values.max_window_bytes)
+        ends = (traffic.qp_src, sent * wire, packets * wire)
+        beyond = crowded.beyond(pools, *ends, carries, rate, queue_ps)
+        unanswered = 1 - flow.answers * wire / frames.sack_bytes
+        answers = full * np.clip(unanswered, 0, crowded.ANSWERED)
+        if parts.queues.trim and self.transport.trim is not False:
+            flow.crowd = 1 + beyond * frames.trimmed_bytes / wire
+            answers += beyond
+            flow.burden = 1 + self._trimmed_at_nics() * frames.trimmed_bytes / wire
+        else:
+            flow.drops = beyond
+        flow.answers += answers * frames.sack_bytes / wire
+
+    def _trimmed_at_nics(self) -> Floats:
+        """Of each packet, how many an incast trims at the receiver's port, by flow."""
+        traffic, values, pmtu = self.traffic, self.values, self.transport.pmtu
+        trims = trims_of_nics(traffic, pmtu, values.max_window_bytes, values.bdp_bytes)
+        data = np.bincount(traffic.msg_dst, traffic.packets(pmtu), traffic.n_nics)
+        share = trims / np.maximum(data, 1)
+        found: Floats = share[traffic.qp_dst]
         return found
 
     def run(
@@ -330,10 +353,10 @@ class FlowWorld(Told):
         fl.flow.rate_max = np.minimum(fl.flow.rate_open, fl.flow.paced)
         ways = self._pools.ways(bytes_per_ps)
         faint = np.asarray(fl.flow.answers) < FAINT
-        back = ways[:, DATA:]
-        of_faint = np.where(faint[:, None], back, -1)
-        back[faint] = -1
-        loop.reenter(self.net, fl, ways, of_faint)
+        of_faint = ways[:, DATA:].copy()
+        of_faint[~faint, : WAY - DATA] = -1
+        ways[faint, DATA:WAY] = -1
+        loop.reenter(self.net, fl, ways[:, :WAY], of_faint)
 
     def derived(self) -> dict[str, int]:
         """All values derived at the start, with units in the names."""

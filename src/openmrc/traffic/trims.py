@@ -22,7 +22,7 @@ def trims_of_nics(traffic: Traffic, pmtu: int, window_bytes: int, bdp_bytes: int
     and, where those meet, some of all packets later, since a window is never less than a packet.
     """
     first = first_trims(traffic, pmtu, window_bytes)
-    senders = np.bincount(traffic.qp_dst, _burst(traffic, pmtu, window_bytes) > 0, traffic.n_nics)
+    senders = np.bincount(traffic.qp_dst, burst(traffic, pmtu, window_bytes) > 0, traffic.n_nics)
     data = np.bincount(traffic.msg_dst, traffic.packets(pmtu), traffic.n_nics)
     later = TRIMS_LATER * senders * pmtu / max(bdp_bytes, 1) * data
     trims: Floats = np.where(first > 0, first + later, 0)
@@ -34,17 +34,17 @@ def first_trims(traffic: Traffic, pmtu: int, window_bytes: int) -> Floats:
     there, less what it receives while the longest of its senders sends at line rate. Queues are
     ignored.
     """
-    burst = _burst(traffic, pmtu, window_bytes)
+    sent = burst(traffic, pmtu, window_bytes)
     of_sender, of_receiver = (
-        np.bincount(nic, burst, traffic.n_nics) for nic in (traffic.qp_src, traffic.qp_dst)
+        np.bincount(nic, sent, traffic.n_nics) for nic in (traffic.qp_src, traffic.qp_dst)
     )
     received = np.zeros(traffic.n_nics)
-    np.maximum.at(received, traffic.qp_dst, np.where(burst > 0, of_sender[traffic.qp_src], 0))
+    np.maximum.at(received, traffic.qp_dst, np.where(sent > 0, of_sender[traffic.qp_src], 0))
     first: Floats = np.maximum(of_receiver - received, 0)
     return first
 
 
-def _burst(traffic: Traffic, pmtu: int, window_bytes: int) -> Index:
+def burst(traffic: Traffic, pmtu: int, window_bytes: int) -> Index:
     """Packets that each QP sends at once."""
     first = np.where(traffic.msg_deps <= 0, -(-traffic.msg_bytes // pmtu), 0)
     of_qp = np.bincount(traffic.msg_qp, first, traffic.n_qps)
