@@ -114,7 +114,9 @@ RULES = {
     ),
     "likeliest first": Rule(
         "where all paths are bad the likeliest serves", "12",
-        "rotation.py", "        known = 2 * int(b.answers)\n", "        known = 0\n",
+        "rotation.py",
+        "        if b.delivers > most or (b.delivers == most and b.demoted_at < since):\n",
+        "        if b.demoted_at < since:\n",
     ),
     "turns of a round trip": Rule(
         "a marked path loses the turns of a round trip", "13",

@@ -205,14 +205,5 @@ def _state(given: parameters.Variants, rooms: Mapping[str, int]) -> es.State:
     st.region.rkey = 77 << es.REGION_INDEX_BITS
     setup.open_qp(st, 0)
     if rooms["aged"]:
-        _age(st.qp[0])
-        st.nic.request_id = AGED_ID
+        setup.age(st, 0, AGED_MESSAGES, AGED_BYTES, AGED_ID)
     return st
-
-
-def _age(q: Any) -> None:
-    """The queue pair has sent and received so much that its counters wrap soon."""
-    q.msg_end = q.msg_cur = q.msg_done = q.rx_msn = q.rqmsn_next = AGED_MESSAGES
-    q.rx_bytes = q.sent_bytes = AGED_BYTES
-    q.rcvd_high = AGED_BYTES // pk.RCVD_UNIT_BYTES
-    q.probe_id = AGED_ID

@@ -17,7 +17,6 @@ from openmrc.engine.ev import (
     DENIED,
     FAILED,
     GOOD,
-    NEVER_DEMOTED,
     RECALL,
     SKIP,
     TURN,

@@ -337,6 +337,17 @@ def _lay_paths(st, qps, plane, values, active):
             st.order[q.order0 + plane * q.order_len + i] = first + i
 
 
+def age(st: State, qi: int, messages: int, n_bytes: int, number: int) -> None:
+    """An idle queue pair has carried so much in each direction, and the last probe of it and the
+    last request of its NIC had this `number`: its counters may be about to wrap.
+    """
+    q = st.qp[qi]
+    q.msg_end = q.msg_cur = q.msg_done = q.rx_msn = q.rqmsn_next = messages
+    q.rx_bytes = q.sent_bytes = n_bytes
+    q.rcvd_high = n_bytes // pk.RCVD_UNIT_BYTES
+    q.probe_id = st.nic[q.nic].request_id = number
+
+
 def keep_in_service(st: State, qi: int, percent: int) -> None:
     """Planes of a queue pair that deliver keep this part of their EVs in service (row 12)."""
     st.plane.keep[place.planes(st.qp[qi])] = percent
