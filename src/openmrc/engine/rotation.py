@@ -16,6 +16,7 @@ from openmrc.engine.ev import (
     ASSUMED_BAD,
     DENIED,
     FAILED,
+    FIRST_ANSWER,
     GOOD,
     RECALL,
     SKIP,
@@ -446,12 +447,20 @@ def leave(st, q, plane, k, ev):
 def restore(st, q, plane, k, ev, event, now):
     """Make an EV usable: it goes to the end of its plane's rotation if that is short, else to the
     backups. False if the event cannot happen in its state.
+
+    One that was tried first (row 36) takes a random place: in the order in which they answer, paths
+    would have one order for all QPs.
     """
     e = st.ev[q.ev0 + ev]
     if not enter(st, q, plane, ev, event, now):
         return False
     if plane.n_active < plane.share and e.active == 0:
-        st.order[q.order0 + k * q.order_len + plane.n_active] = ev
+        first = q.order0 + k * q.order_len
+        place = first + plane.n_active
+        if event == FIRST_ANSWER:
+            place = first + bits.draw_below(st.stream, q.index, int(plane.n_active) + 1)
+            st.order[first + plane.n_active] = st.order[place]
+        st.order[place] = ev
         plane.n_active += 1
         e.active = 1
     return True
