@@ -264,7 +264,7 @@ def next_packet(st, q, free_ports, now, p):
         ev = trial
         plane_no = int(st.ev[q.ev0 + ev].plane)
         if p.payload_len < st.blame[st.ev[q.ev0 + ev].blame].lost:
-            trial = -1
+            trial = -1  # it fits: no trial, but a packet as any other
     else:
         plane = st.plane[q.plane0 + plane_no]
         if careful:

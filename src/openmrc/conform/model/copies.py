@@ -64,7 +64,7 @@ class Copies:
             self._skips.marks(ev)
         self.planes_calm = self.evs_calm = False  # what goes again takes a port at any time
         self._refusals = True
-        if copy := self._last.get(seq):
+        if copy:
             copy.refused = copy.refused or copy.ev == ev
 
     def reflected(self, ev: int, m: int, known: int, of_data: bool, now_ps: int) -> None:
