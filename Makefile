@@ -23,7 +23,9 @@ test: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -n auto
+	@# Tests of real frames keep real time, beside others on few cores: what fails there runs again, alone.
+	$(BIN)/python -m pytest -n auto \
+		|| { [ $$? = 1 ] && echo "FAILED, once more, alone:" && $(BIN)/python -m pytest -n 0 --last-failed; }
 
 # What the tests of `torch/` need; without it they are skipped. On Linux it is the wheel for processors
 # alone, of PyTorch's own index (PIP_EXTRA_INDEX_URL): PyPI's brings gigabytes for GPUs.

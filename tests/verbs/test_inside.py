@@ -121,13 +121,17 @@ def test_seven_senders_share_one_receiver(fabric: Inside) -> None:
         qa, _ = fabric.connect(device, b, (None, cq))
         source = device.reg_mr(np.full(size, nic, np.uint8))
         pairs.append((qa, source))
-    for k, (qa, source) in enumerate(pairs):
-        qa.post_write(k, source, remote_addr=sink.addr + k * size, rkey=sink.rkey)
-    for k, (qa, _) in enumerate(pairs):
-        [done] = qa.send_cq.wait(timeout=PATIENCE_S)
-        assert (done.wr_id, done.status) == (k, Status.SUCCESS)
-    assert (room == np.repeat(np.arange(1, 8), size)).all()
-    assert sum(fabric.switches.counters().trims.values()) > 0
+    # a busy machine may let the senders run one after the other: then no queue fills
+    until = time.monotonic() + PATIENCE_S
+    while not sum(fabric.switches.counters().trims.values()):
+        assert time.monotonic() < until
+        room[:] = 0
+        for k, (qa, source) in enumerate(pairs):
+            qa.post_write(k, source, remote_addr=sink.addr + k * size, rkey=sink.rkey)
+        for k, (qa, _) in enumerate(pairs):
+            [done] = qa.send_cq.wait(timeout=PATIENCE_S)
+            assert (done.wr_id, done.status) == (k, Status.SUCCESS)
+        assert (room == np.repeat(np.arange(1, 8), size)).all()
 
 
 def test_a_silent_plane_costs_no_rounds(fabric: Inside) -> None:

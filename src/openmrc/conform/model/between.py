@@ -43,7 +43,7 @@ class Between:
         self.sent: list[Sent] = []
         self.data_ps = -target.rtt_ps  # when the target sent data last
         self._masks = [(-1, self.all_up, self.all_up)]  # time, own ports up, the peer's
-        self._stamp: tuple[int, int] | None = None  # time and stamp of a packet
+        self._stamp: tuple[int, int, int] | None = None  # a packet left between, with this stamp
 
     @property
     def now_ps(self) -> int:
@@ -81,11 +81,18 @@ class Between:
         states = self._masks[-1:] if self.exact else now + later
         return int(any(own & peers & 1 << plane for _, own, peers in states))
 
-    def stamped(self, event: Event) -> dict[str, int]:
-        """The time stamp of a packet, by that of the first one."""
-        if not self.exact:
+    def stamped(self, event: Event, since_ps: int | None = None) -> dict[str, int]:
+        """The time stamp of a packet, by that of the first one. In real time each left at some time
+        between what asked for it, `since_ps`, and its arrival: whether the stamps differ by that.
+        """
+        stamp = event.fields["tx_timestamp"]
+        since_ps = event.at_ps if self.exact else since_ps
+        if since_ps is None:
             return {}
-        stamp, said = event.at_ps // STAMP_PS, event.fields["tx_timestamp"]
         if self._stamp is None:
-            self._stamp = stamp, said
-        return {"tx_timestamp": stamp - self._stamp[0] + self._stamp[1] & 0xFFFF}
+            self._stamp = since_ps, event.at_ps, stamp
+        since, until, first = self._stamp
+        if self.exact:
+            return {"tx_timestamp": event.at_ps // STAMP_PS - since // STAMP_PS + first & 0xFFFF}
+        least, most = (since_ps - until) // STAMP_PS, (event.at_ps - since) // STAMP_PS + 1
+        return {"stamp_fits": int((stamp - first - least & 0xFFFF) <= most - least)}

@@ -36,6 +36,7 @@ class _Message:
     length: int
     imm: int | None
     rqmsn: int
+    posted_ps: int
 
 
 class Heard(NamedTuple):
@@ -70,13 +71,13 @@ class Posted:
         self._sent_bytes, self._imms = self.told.n_bytes, self.told.messages
         self._posted_bytes = self.told.n_bytes
 
-    def post(self, length: int, imm: int | None) -> None:
+    def post(self, length: int, imm: int | None, now_ps: int = 0) -> None:
         """The application writes."""
         n = packets_of(length, self.told.pmtu)
         rqmsn = 0 if imm is None else self._imms & 0xFFFF
         self._imms += imm is not None
         number = self.told.messages + len(self.messages)
-        message = _Message(number, len(self._of), n, length, imm, rqmsn)
+        message = _Message(number, len(self._of), n, length, imm, rqmsn, now_ps)
         self._posted_bytes += length + n * OVERHEAD
         self.messages.append(message)
         self._of += [message] * n
@@ -84,6 +85,10 @@ class Posted:
     def packets_beside(self, sequence: int) -> int:
         """How many packets the message of this one has; 0 for none that was posted."""
         return self._of[sequence].packets if 0 <= sequence < len(self._of) else 0
+
+    def posted_ps(self, sequence: int) -> int | None:
+        """When the message of this packet was posted."""
+        return self._of[sequence].posted_ps if 0 <= sequence < len(self._of) else None
 
     def sequence(self, psn: int, near: int) -> int:
         """The sequence of a PSN, near another one."""

@@ -64,7 +64,7 @@ class Sending:
         if not self.posted.waits:
             self._overdue.dry_ps = self._link.now_ps
         if not self.posted.ended:
-            self.posted.post(length, imm)
+            self.posted.post(length, imm, self._link.now_ps)
 
     def hears(self, kind: str, p: Mapping[str, int]) -> dict[str, int]:
         """A SACK, NACK or ACK arrives: what must come of it."""
@@ -165,7 +165,7 @@ class Sending:
         p = event.fields
         first, calm = self.posted.una == self.posted.new, self._copies.is_calm
         seq = self.posted.sequence(p["psn"], self.posted.una)
-        right = self.posted.sends(p) | self._place(event)
+        right = self.posted.sends(p) | self._place(event, self.posted.posted_ps(seq))
         self._busy_ps = self._link.data_ps = event.at_ps
         if self._window and p["rtx"] and self._window.flies(seq):
             self._lose(self._window, seq, event.at_ps)
@@ -220,7 +220,7 @@ class Sending:
         self._completions += 1
         return right
 
-    def _place(self, event: Event) -> dict[str, int]:
+    def _place(self, event: Event, asked_ps: int | None = None) -> dict[str, int]:
         """The path of data or of a probe, and the time that it says."""
         p = event.fields
         right = {"plane_up": self._link.is_up(event.at_ps, p["plane"])}
@@ -229,4 +229,4 @@ class Sending:
         right |= {"paths": len(evs), "evs": self._link.with_.get("evs", 4)}
         if self._link.exact:
             right["ev_plane"] = p["ev"] >> 16
-        return right | self._link.stamped(event)
+        return right | self._link.stamped(event, asked_ps)
