@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from openmrc.conform.model.trips import ALLOWED, Trips
 
 LOST_RTTS = 0.25  # until the window has room for what goes again
-ASKED_RTTS = 1  # until it is the turn of a probe
-ASKS = 3  # in a row and in vain, before the time between them doubles, so often (row 8)
+ASKED_RTTS = 1.5  # until it is the turn of a probe: what an answer to the last one may take
+ASKS = 3  # with no progress, before the time between them doubles, so often (row 8)
 BATCH = 16  # packets that one SACK may cover (row 5)
 
 
@@ -36,6 +36,7 @@ class Overdue:
     def __init__(self, trips: Trips, rto_ps: int) -> None:
         self._trips = trips
         self._last: dict[int, Copy] = {}
+        self._left_ps: dict[tuple[int, int], int] = {}  # by sequence and stamp
         self._evidence_ps = [-1, -1]  # by whether it went again: when what is received left
         self._since_ps = [0, 0]  # and since when that is known
         self._asked_ps, self._asks = -1, 0
@@ -50,6 +51,7 @@ class Overdue:
         """A packet leaves; if again, whether anything spoke of the loss of its last copy."""
         before = self._last.get(seq)
         self._last[seq] = Copy(at_ps, p["tx_timestamp"], bool(p["rtx"]))
+        self._left_ps[seq, p["tx_timestamp"]] = at_ps
         if before is None or before.refused or before.at_ps < self.dry_ps:
             return {}
         newest = max(self._answered_ps, *self._evidence_ps[: 1 + before.again])
@@ -89,16 +91,17 @@ class Overdue:
             if copy and not copy.again:
                 self._came(copy, now_ps)
 
-    def reflected(self, seq: int, stamp: int, fresh: set[int], now_ps: int) -> None:
-        """A SACK reflects a packet, and this stamp, and shows those that are `fresh`."""
-        copy = self._last.get(seq)
+    def reflected(self, seq: int, stamp: int, measures: bool, now_ps: int) -> None:
+        """A SACK reflects a packet, and this stamp; whether surely a round trip is measured."""
+        copy, left_ps = self._last.get(seq), self._left_ps.get((seq, stamp))
+        if left_ps is not None:
+            self._trips.seen(left_ps, now_ps)
         if copy and copy.stamp == stamp:
-            if seq in fresh:
+            if measures:
                 self._trips.measured(copy.again, copy.at_ps, now_ps)
             self._came(copy, now_ps)
 
     def _came(self, copy: Copy, now_ps: int) -> None:
-        self._asks = 0
         self._trips.seen(copy.at_ps, now_ps)
         if copy.at_ps > self._evidence_ps[copy.again]:
             self._evidence_ps[copy.again], self._since_ps[copy.again] = copy.at_ps, now_ps
@@ -111,7 +114,7 @@ class Overdue:
         una, longest_ps = missing[0], self._trips.longest(now_ps)
         copy = self._last[una]
         if una != self._una:
-            self._una, self._una_ps = una, max(now_ps, copy.at_ps)
+            self._una, self._una_ps, self._asks = una, max(now_ps, copy.at_ps), 0
         lost = [self._is_late(seq, new, longest_ps, now_ps) for seq in missing]
         right = {"lost": int(1 in lost)} if {0, 1} & {*lost} else {}
         rto_ps = self._una_ps + self._rto_ps
@@ -123,7 +126,7 @@ class Overdue:
         if not copy.again and now_ps < rto_ps:  # else epochs pace the probes
             since_ps = max(self._due_ps(una, new, longest_ps), self._asked_ps)
             doubled = min(max(self._asks - ASKS, 0), ASKS)
-            right["unasked"] = int(now_ps > since_ps + (ASKED_RTTS * longest_ps << doubled))
+            right["unasked"] = int(now_ps > since_ps + (int(ASKED_RTTS * longest_ps) << doubled))
         return right
 
     def _due_ps(self, seq: int, new: int, longest_ps: int) -> int:

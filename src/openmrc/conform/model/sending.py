@@ -42,12 +42,13 @@ class Sending:
                 AGED_BYTES * with_.get("aged", 0),
             )
         )
+        self._mpr = self.posted.mpr
         self._port_bps = getattr(target, "rate_bps", 0)  # 0: nobody knows it
         self._window: Window | None = None
         if link.exact and self._port_bps:
             rate_bps = self._port_bps * link.planes
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
-        trips = Trips(target.rtt_ps)
+        self._trips = trips = Trips(target.rtt_ps)
         evs, rtt_ps, rto_ps = with_.get("evs", 4), target.rtt_ps, target.rto_ps
         self._copies = Copies(link.planes, evs, rtt_ps, rto_ps, link.trims, trips)
         self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
@@ -82,16 +83,22 @@ class Sending:
         elif kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
             reflected = seq + p.get("ack_psn_offset", 0)
-            if p.get("pr"):
+            is_probe, stamp = bool(p.get("pr")), p.get("tx_timestamp", -1)
+            if is_probe:
                 self._overdue.answered(p.get("ack_psn_offset", 0))
+                self._copies.answered(p.get("entropy", 0), p.get("ack_psn_offset", 0))
             else:
-                stamp = p.get("tx_timestamp", -1)
-                self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
-            known = not p.get("pr") and reflected not in heard.fresh
-            of_data = not p.get("pr") and (reflected <= seq or reflected in heard.fresh)
-            m, now_ps = p.get("m", 0), self._link.now_ps
+                # where all of a window is in flight the oldest one may have no record any more
+                measures = reflected in heard.fresh and reflected > self.posted.new - self._mpr
+                self._overdue.reflected(reflected, stamp, measures, self._link.now_ps)
             self._copies.reflected(
-                p.get("entropy", 0), m, reflected if known else -1, of_data, now_ps
+                p.get("entropy", 0),
+                p.get("m", 0),
+                -1 if is_probe else reflected,
+                stamp,
+                known=not is_probe and reflected not in heard.fresh,
+                of_data=not is_probe and (reflected <= seq or reflected in heard.fresh),
+                now_ps=self._link.now_ps,
             )
         self._copies.came(heard.fresh, self._link.now_ps)
         self._overdue.shown(heard.fresh, self._link.now_ps)
@@ -149,6 +156,9 @@ class Sending:
             w.hears(now)
             return
         w.hears(now)
+        came = (w.flying_copy(seq) for seq in heard.fresh)
+        if any(copy and self._trips.is_overdue(copy.again, copy.at_ps, now) for copy in came):
+            w.may_have_lost()
         if kind == "ack":
             w.acked(heard.fresh, heard.units, now)
             return
@@ -167,7 +177,7 @@ class Sending:
         seq = self.posted.sequence(p["psn"], self.posted.una)
         right = self.posted.sends(p) | self._place(event)
         self._busy_ps = self._link.data_ps = event.at_ps
-        if self._window and p["rtx"] and self._window.flies(seq):
+        if self._window and p["rtx"] and self._window.flying_copy(seq):
             self._lose(self._window, seq, event.at_ps)
         if self._link.exact:
             if self.posted.packets_beside(seq) < self._link.planes:
@@ -198,7 +208,8 @@ class Sending:
         """A packet in flight goes again. While more waits to be sent it was judged lost; at the end
         it may be in doubt, and after an RTO all may be lost: then the window is not known.
         """
-        sure = self.posted.waits and w.age(seq, now_ps) < self._link.target.rto_ps
+        copy, rto_ps = w.flying_copy(seq), self._link.target.rto_ps
+        sure = self.posted.waits and copy is not None and now_ps - copy.at_ps < rto_ps
         if not (sure and w.lost(seq, self._link.planes > 1, now_ps)):
             self._window = None
 
@@ -209,6 +220,7 @@ class Sending:
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
         self._overdue.asks(p["probe_id"], event.at_ps)
+        self._copies.asks(p["ev"], p["probe_id"], event.at_ps)
         asked = self._asking.asks(event.at_ps)
         if self._copies.is_calm and self._link.exact and not self._overdue.is_silent(event.at_ps):
             right |= asked
