@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from openmrc.conform.model.served import ROUNDS, Served
 
-EVS = 4
+EVS, RTT = 4, 100
 
 
 def served() -> Served:
     """All four paths have carried a packet."""
-    paths = Served(EVS)
+    paths = Served(EVS, RTT)
     for ev in range(EVS):
         paths.takes(ev, again=False)
     return paths
@@ -50,7 +50,9 @@ def test_what_may_be_out_of_service_is_not_known() -> None:
     paths.asks(0, 7, 40)
     paths.answered(0, 7)
     assert waited(paths, 20, 1, 2, 3) == 2
-    paths.silences(0)
+    paths = served()
+    for now in (0, 50, 90):  # the plane may be silent
+        paths.loses(0, 0, now)
     assert waited(paths, 1, 1) is None
     paths = served()
     paths.doubts()

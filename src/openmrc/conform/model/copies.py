@@ -37,7 +37,7 @@ class Copies:
     def __init__(
         self, planes: int, evs: int, rtt_ps: int, rto_ps: int, trimming: bool, trips: Trips
     ) -> None:
-        self._left, self._skips, self._served = Left(evs, rtt_ps), Skips(evs), Served(evs)
+        self._left, self._skips, self._served = Left(evs, rtt_ps), Skips(evs), Served(evs, rtt_ps)
         self._rtt_ps, self._rto_ps, self._trimming = rtt_ps, rto_ps, trimming
         self._trips = trips
         self._last: dict[int, Copy] = {}
@@ -130,8 +130,6 @@ class Copies:
             elif not (before.refused or before.trial) and up >> before.plane & 1:
                 self._left.loses(seq, before.ev, before.at_ps, now_ps)
                 self._served.loses(before.ev, before.at_ps, now_ps)
-                if self._left.may_be_silent(before.plane):
-                    self._served.silences(before.plane)
                 if before.first:
                     self._lost_first[seq] = before
             if not before.first:

@@ -41,8 +41,8 @@ class Left:
         out.add(ev)
         if sent_ps > self._since_ps.get(ev, -1):
             left.add(ev)
-            self._since_ps[ev] = now_ps
-        if self.may_be_silent(plane) or self._evs - len(out) <= max(self._evs // KEPT, 1):
+        self._since_ps[ev] = now_ps
+        if self._losses[plane] >= LOSSES or self._evs - len(out) <= max(self._evs // KEPT, 1):
             left.clear()
 
     def delivers(self, ev: int, sent_ps: int, now_ps: int) -> None:
@@ -66,10 +66,6 @@ class Left:
         if known or now_ps - again_ps < self._rtt_ps // 2:
             for ev in self._lost_on.get(seq, ()):
                 self.answers(ev)
-
-    def may_be_silent(self, plane: int) -> bool:
-        """Whether so much was lost on a plane that it, and no path, may be to blame (row 12)."""
-        return self._losses[plane] >= LOSSES
 
     def most(self, plane: int) -> int:
         """How many paths of a plane may be left."""

@@ -27,14 +27,14 @@ class Copy:
     at_ps: int
     stamp: int
     again: bool
-    refused: bool = False
+    refused: bool = False  # or it has tried a path (row 11), and goes again at once
 
 
 class Overdue:
     """The oldest missing packet of one queue pair."""
 
-    def __init__(self, trips: Trips, rto_ps: int) -> None:
-        self._trips = trips
+    def __init__(self, trips: Trips, rto_ps: int, trimming: bool) -> None:
+        self._trips, self._trimming = trips, trimming
         self._last: dict[int, Copy] = {}
         self._left_ps: dict[tuple[int, int], int] = {}  # by sequence and stamp
         self._evidence_ps = [-1, -1]  # by whether it went again: when what is received left
@@ -45,12 +45,14 @@ class Overdue:
         self._heard_ps = self._silent_ps = 0  # the last answer; the last end of an RTO of silence
         self._una, self._una_ps, self._rto_ps = -1, 0, rto_ps
         self._refusals = False  # which may begin an epoch of their own
+        self._full_ps = -1  # when the window may have been full last
         self.dry_ps = 0  # until then nothing waited to be sent
 
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int) -> dict[str, int]:
         """A packet leaves; if again, whether anything spoke of the loss of its last copy."""
         before = self._last.get(seq)
-        self._last[seq] = Copy(at_ps, p["tx_timestamp"], bool(p["rtx"]))
+        trial = bool(self._trimming and p["no_trim"])
+        self._last[seq] = Copy(at_ps, p["tx_timestamp"], bool(p["rtx"]), trial)
         self._left_ps[seq, p["tx_timestamp"]] = at_ps
         if before is None or before.refused or before.at_ps < self.dry_ps:
             return {}
@@ -106,11 +108,12 @@ class Overdue:
         if copy.at_ps > self._evidence_ps[copy.again]:
             self._evidence_ps[copy.again], self._since_ps[copy.again] = copy.at_ps, now_ps
 
-    def late(self, missing: Sequence[int], new: int, now_ps: int) -> dict[str, int]:
+    def late(self, missing: Sequence[int], new: int, room: bool, now_ps: int) -> dict[str, int]:
         """Of the first packets that are missing: whether any should have gone again by now, because
-        what left later is received; and of the oldest of them, whether a probe should have asked,
-        or the first RTO should have sent it again.
+        what left later is received, and surely there is `room`; and of the oldest, whether a probe
+        should have asked, or the first RTO should have sent it again.
         """
+        self._full_ps = self._full_ps if room else now_ps
         una, longest_ps = missing[0], self._trips.longest(now_ps)
         copy = self._last[una]
         if una != self._una:
@@ -143,5 +146,5 @@ class Overdue:
         if copy.refused or not speaks:
             return None
         since_ps = min(self._since_ps[k] for k in speaks)
-        since_ps = max(self._due_ps(seq, new, longest_ps), since_ps)
+        since_ps = max(self._due_ps(seq, new, longest_ps), since_ps, self._full_ps)
         return int(now_ps > since_ps + LOST_RTTS * longest_ps)

@@ -51,7 +51,7 @@ class Sending:
         self._trips = trips = Trips(target.rtt_ps)
         evs, rtt_ps, rto_ps = with_.get("evs", 4), target.rtt_ps, target.rto_ps
         self._copies = Copies(link.planes, evs, rtt_ps, rto_ps, link.trims, trips)
-        self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
+        self._overdue, self._asking = Overdue(trips, rto_ps, link.trims), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -124,14 +124,15 @@ class Sending:
         w, q = self._window, self.posted
         if not w or self._link.now_ps <= self._busy_ps + LEAVES_PS or q.una == q.new:
             return None
-        return {"may_send": int(w.flying < w.bytes - w.spare - w.unsure - 1 and q.may_send)}
+        return {"may_send": int(w.has_room and q.may_send)}
 
     def missing(self) -> dict[str, int] | None:
         """Of the oldest packet that is missing, what is late."""
         q, link = self.posted, self._link
         if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
             return None
-        return self._overdue.late(q.missing(LOOKED_AT), q.new, link.now_ps)
+        room = self._window.has_room if self._window else not q.may_send
+        return self._overdue.late(q.missing(LOOKED_AT), q.new, room, link.now_ps)
 
     @property
     def is_alone(self) -> bool:

@@ -7,23 +7,26 @@ anew and a mark costs a turn, few rounds pass until such a path has its turn.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 
 ROUNDS = 4  # the last of one order and the first of the next, and a turn lost in each
+
+LOSSES = 3  # of a plane within a round trip
 
 
 class Served:
     """The paths of one queue pair."""
 
-    def __init__(self, evs: int) -> None:
+    def __init__(self, evs: int, rtt_ps: int) -> None:
         self._rounds = ROUNDS * evs  # packets
+        self._rtt_ps = rtt_ps
+        self._losses: dict[int, deque[int]] = {}  # by plane: when the last few were lost
         self._paths: dict[int, set[int]] = {}  # by plane: what has carried anything
         self._passed: Counter[int] = Counter()  # by path: new packets of its plane since its last
         self._out: set[int] = set()  # paths that may be out of service
         self._left_ps: dict[int, int] = {}  # by path: when it was out for the first time
         self._again: set[int] = set()  # paths that may have been more than once
         self._asked: dict[int, tuple[int, int]] = {}  # by path: its last probe, and when it left
-        self._silent: set[int] = set()  # planes that may have been
         self._is_sure = True
 
     def doubts(self) -> None:
@@ -32,13 +35,12 @@ class Served:
 
     def loses(self, ev: int, sent_ps: int, now_ps: int) -> None:
         """What left on a path then was judged lost; or a peer calls the path bad for long."""
-        if sent_ps > self._left_ps.setdefault(ev, now_ps):
-            self._again.add(ev)
-        self._out.add(ev)
-
-    def silences(self, plane: int) -> None:
-        """So much was lost on a plane that all its paths may have left service."""
-        self._silent.add(plane)
+        self._leaves(ev, sent_ps, now_ps)
+        losses = self._losses.setdefault(ev >> 16, deque(maxlen=LOSSES))
+        losses.append(now_ps)
+        if len(losses) == LOSSES and now_ps - losses[0] < self._rtt_ps:  # the plane may be silent
+            for one in self._paths.get(ev >> 16, ()):
+                self._leaves(one, sent_ps, now_ps)
 
     def asks(self, ev: int, number: int, now_ps: int) -> None:
         """A probe leaves on a path."""
@@ -62,8 +64,14 @@ class Served:
         self._passed.update(() if again else paths)
         self._passed[ev] = 0
         waited = [self._passed[one] for one in paths - self._out]
-        is_known = self._is_sure and plane not in self._silent
-        return {"passed_over": max(waited), "rounds": self._rounds} if is_known and waited else {}
+        if not (self._is_sure and waited):
+            return {}
+        return {"passed_over": max(waited), "rounds": self._rounds}
+
+    def _leaves(self, ev: int, sent_ps: int, now_ps: int) -> None:
+        if sent_ps > self._left_ps.setdefault(ev, now_ps):
+            self._again.add(ev)
+        self._out.add(ev)
 
     def _back(self, ev: int) -> None:
         if ev in self._out - self._again:

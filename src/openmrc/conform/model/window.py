@@ -67,6 +67,11 @@ class Window:
         """Half a packet is held back where the window is nearer to one packet than to two."""
         return 0.5 * self.packet if self.bytes < 1.5 * self.packet else 0.0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a packet may surely leave."""
+        return self.flying < self.bytes - self.spare - self.unsure - 1
+
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int, first: bool) -> None:
         """A packet leaves, the `first` one that is outstanding."""
         if first:
