@@ -35,12 +35,14 @@ class Served:
 
     def loses(self, ev: int, sent_ps: int, now_ps: int) -> None:
         """What left on a path then was judged lost; or a peer calls the path bad for long."""
-        self._leaves(ev, sent_ps, now_ps)
+        if sent_ps > self._left_ps.setdefault(ev, now_ps):
+            self._again.add(ev)
+        self._out.add(ev)
         losses = self._losses.setdefault(ev >> 16, deque(maxlen=LOSSES))
         losses.append(now_ps)
         if len(losses) == LOSSES and now_ps - losses[0] < self._rtt_ps:  # the plane may be silent
-            for one in self._paths.get(ev >> 16, ()):
-                self._leaves(one, sent_ps, now_ps)
+            self._out |= self._paths.get(ev >> 16, set())
+            self._again |= self._out
 
     def asks(self, ev: int, number: int, now_ps: int) -> None:
         """A probe leaves on a path."""
@@ -67,11 +69,6 @@ class Served:
         if not (self._is_sure and waited):
             return {}
         return {"passed_over": max(waited), "rounds": self._rounds}
-
-    def _leaves(self, ev: int, sent_ps: int, now_ps: int) -> None:
-        if sent_ps > self._left_ps.setdefault(ev, now_ps):
-            self._again.add(ev)
-        self._out.add(ev)
 
     def _back(self, ev: int) -> None:
         if ev in self._out - self._again:
