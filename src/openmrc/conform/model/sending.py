@@ -131,8 +131,10 @@ class Sending:
         q, link = self.posted, self._link
         if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
             return None
+        missing = q.missing(LOOKED_AT)
         room = self._window.has_room if self._window else not q.may_send
-        return self._overdue.late(q.missing(LOOKED_AT), q.new, room, link.now_ps)
+        room = room and missing[-1] < q.una + q.mpr
+        return self._overdue.late(missing, q.new, room, link.now_ps)
 
     @property
     def is_alone(self) -> bool:
