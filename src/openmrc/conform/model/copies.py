@@ -99,8 +99,9 @@ class Copies:
         """A probe leaves."""
         self._served.asks(ev, number, now_ps)
 
-    def answered(self, ev: int, number: int) -> None:
+    def answered(self, ev: int, number: int, now_ps: int) -> None:
         """A probe has been answered."""
+        self._left.answered(ev, now_ps)
         self._served.answered(ev, number)
 
     def came(self, seqs: set[int], now_ps: int) -> None:

@@ -27,6 +27,7 @@ class Left:
         self._losses: dict[int, deque[int]] = {}  # by plane: when the last ones went again
         self._newest_ps: dict[int, int] = {}  # by plane: when the newest of what was lost had left
         self._delivered_ps: dict[int, deque[int]] = {}  # by plane: when something newer had come
+        self._probed_ps: dict[int, int] = {}  # by path: when it answered a probe
         self._is_sure = True
 
     def doubts(self) -> None:
@@ -41,7 +42,8 @@ class Left:
         self._lost_on.setdefault(seq, set()).add(ev)
         left, out = self._left.setdefault(plane, set()), self._out.setdefault(plane, set())
         out.add(ev)
-        if sent_ps > self._since_ps.get(ev, -1):
+        back_ps = self._probed_ps.get(ev, -1)  # since it was judged, perhaps
+        if sent_ps > self._since_ps.get(ev, -1) and back_ps <= sent_ps + self._rtt_ps:
             left.add(ev)
         self._since_ps[ev] = now_ps
         if self._may_be_silent(plane, now_ps) or self._evs - len(out) <= max(self._evs // KEPT, 1):
@@ -56,6 +58,10 @@ class Left:
             self._delivered_ps.setdefault(ev >> 16, deque(maxlen=DELIVERIES)).append(now_ps)
         if now_ps - sent_ps > self._rtt_ps:
             self._since_ps[ev] = now_ps
+
+    def answered(self, ev: int, now_ps: int) -> None:
+        """A path has answered a probe."""
+        self._probed_ps[ev] = now_ps
 
     def answers(self, ev: int) -> None:
         """Something that was on a path has come."""

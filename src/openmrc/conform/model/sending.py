@@ -85,8 +85,9 @@ class Sending:
             reflected = seq + p.get("ack_psn_offset", 0)
             is_probe, stamp = bool(p.get("pr")), p.get("tx_timestamp", -1)
             if is_probe:
-                self._overdue.answered(p.get("ack_psn_offset", 0))
-                self._copies.answered(p.get("entropy", 0), p.get("ack_psn_offset", 0))
+                number = p.get("ack_psn_offset", 0)
+                self._overdue.answered(number)
+                self._copies.answered(p.get("entropy", 0), number, self._link.now_ps)
             else:
                 # where all of a window is in flight the oldest one may have no record any more
                 measures = reflected in heard.fresh and reflected > self.posted.new - self._mpr
