@@ -104,7 +104,7 @@ struct endpoint {
 	uint32_t up, remote_up, request_id, remote_id;
 	int status_open;
 	uint64_t status_at, status_spacing;
-	int plane_turn, path_turn[PLANES_MAX], control_turn;
+	int plane_turn, path_turn[PLANES_MAX], control_turn, control_path_turn[PLANES_MAX];
 	uint16_t probe_id;
 	struct { int path, qp; uint64_t at; } probe[256];
 	uint64_t echo_sent[32], echo_back[32];

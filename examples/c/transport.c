@@ -214,21 +214,28 @@ static int next_path(struct endpoint *ep, int not_plane)
 	return -1;
 }
 
-/* Answers: planes in turn, without those on which nothing has come for long while others speak. */
-static int answer_path(struct endpoint *ep, int plane)
+/* What is not data: planes in turn, without those on which nothing has come for long while others speak, and on
+   each the next path that is not bad. It takes no turn from data, and none that a mark cost. */
+static int control_path(struct endpoint *ep, int plane)
 {
 	uint64_t newest = 0;
 	for (int k = 0; k < ep->n_planes; k++)
 		newest = ep->heard[k] > newest ? ep->heard[k] : newest;
-	for (int k = 0; plane < 0 && k < ep->n_planes; k++) {
+	for (int k = 0; plane < 0 && k < 2 * ep->n_planes; k++) {
 		int turn = ep->control_turn++ % ep->n_planes;
-		if (is_usable(ep, turn) && ep->heard[turn] + 2 * ep->rto >= newest)
+		int is_silent = ep->heard[turn] + 2 * ep->rto < newest;
+		if (is_usable(ep, turn) && !(is_silent && k < ep->n_planes))
 			plane = turn;
 	}
 	if (plane < 0)
-		return next_path(ep, -1);
-	int path = path_of_plane(ep, plane);
-	return path < 0 ? plane * ep->per_plane : path;
+		return -1;
+	int first = plane * ep->per_plane, path = first;
+	for (int k = 0; k < ep->per_plane; k++) {
+		path = first + ep->control_path_turn[plane]++ % ep->per_plane;
+		if (!ep->path[path].bad)
+			break;
+	}
+	return path;
 }
 
 static int path_of_port(const struct endpoint *ep, uint32_t ev)
@@ -633,7 +640,7 @@ static void send_sack(struct endpoint *ep, int qi, const struct packet *p, int64
 	mrc_put(state, MRC_CC_STATE_RCVD_BYTES, (q->rx_bytes + 255) / 256 & 0xFFFFFF);
 	if (q->high < base + 64)
 		q->credit = 0;
-	send_out(ep, &out, answer_path(ep, plane), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
+	send_out(ep, &out, control_path(ep, plane), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
 }
 
 static void send_nack(struct endpoint *ep, int qi, const struct packet *p, unsigned reason)
@@ -650,7 +657,7 @@ static void send_nack(struct endpoint *ep, int qi, const struct packet *p, unsig
 	mrc_put(neth, MRC_NETH_NACK_PSN, psn);
 	mrc_put(neth, MRC_NETH_CC_TYPE, 2);
 	mrc_put(neth, MRC_NETH_TX_TIMESTAMP, p->ext[1] ? mrc_get(p->ext[1], MRC_TSETH_TX_TIMESTAMP) : 0);
-	send_out(ep, &out, answer_path(ep, -1), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
+	send_out(ep, &out, control_path(ep, -1), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
 }
 
 static void send_ack(struct endpoint *ep, int qi, unsigned syndrome, uint32_t psn, int plane)
@@ -661,7 +668,7 @@ static void send_ack(struct endpoint *ep, int qi, unsigned syndrome, uint32_t ps
 	uint8_t *aeth = extend(&out, &MRC_AETH);
 	mrc_put(aeth, MRC_AETH_SYNDROME, syndrome);
 	mrc_put(aeth, MRC_AETH_MSN, (q->rx_msn - 1) & 0xFFFFFF);
-	send_out(ep, &out, answer_path(ep, plane), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
+	send_out(ep, &out, control_path(ep, plane), MRC_DSCP_CONTROL, MRC_ECN_NOT_ECT);
 }
 
 static uint8_t *place_of(struct endpoint *ep, uint64_t va, uint32_t rkey, size_t n)
@@ -849,7 +856,7 @@ static void on_endpoint(struct endpoint *ep, const struct packet *p, uint64_t no
 		}
 	}
 	int plane = op == MRC_ENDPOINT_EV_PROBE ? p->plane : -1;
-	send_endpoint(ep, MRC_OP_ENDPOINT_RESPONSE, op, id, answer_path(ep, plane), now);
+	send_endpoint(ep, MRC_OP_ENDPOINT_RESPONSE, op, id, control_path(ep, plane), now);
 }
 
 /* --- what comes in ------------------------------------------------------------------------- */
@@ -962,11 +969,11 @@ static void timers(struct endpoint *ep, int qi, uint64_t now)
 	if (q->una == q->next) {              /* all is there, and the ACK is missing */
 		if (now - q->heard_at > (ep->base_rtt / 4) << (q->questions > 6 ? 6 : q->questions)) {
 			q->questions++;
-			send_probe(ep, qi, next_path(ep, -1), q->heard_at = now);
+			send_probe(ep, qi, control_path(ep, -1), q->heard_at = now);
 		}
 	} else if (now - (q->heard_at > q->sent_at ? q->heard_at : q->sent_at)
 		   > (ep->base_rtt * 5 / 4) << (q->questions > 4 ? 4 : q->questions)) {
-		int path = next_path(ep, -1);     /* silence: ask, each time on the next plane */
+		int path = control_path(ep, -1);     /* silence: ask, each time on the next plane */
 		if (path >= 0)
 			send_probe(ep, qi, path, q->sent_at = now);
 		q->questions++;
@@ -996,7 +1003,7 @@ static void tend_paths(struct endpoint *ep, uint64_t now)
 	}
 	if (ep->status_open && now >= ep->status_at) {
 		send_endpoint(ep, MRC_OP_ENDPOINT_REQUEST, MRC_ENDPOINT_PORT_STATUS_UPDATE,
-			ep->request_id & 0x7FFF, next_path(ep, -1), now);
+			ep->request_id & 0x7FFF, control_path(ep, -1), now);
 		ep->status_at = now + ep->status_spacing;
 		ep->status_spacing = ep->status_spacing < 500 * MS ? ep->status_spacing * 2 : 1000 * MS;
 	}

@@ -55,6 +55,7 @@ PAUSES_S = (0.0, 1.0, 4.0)  # before each: what stalls a machine lasts
 CONNECT_S = 1.0  # until a target listens
 FILE_S = 60.0  # until the attributes of a target are available
 LOOK_S = 0.002  # between looks at memory
+READS = 64  # of packets, at each look: their bytes must not fill the line
 EVS = 4  # source ports of a plane
 QPN, PEER_PSN = 0x00BEEF, 0xFF_FFFC
 REGION_VA, RKEY, REGION_BYTES = 1 << 32, 0x1234_5678, 1 << 20
@@ -331,8 +332,10 @@ class NetworkTarget:
             and time.monotonic() > self._looked_at + LOOK_S
         ):
             self._looked_at = time.monotonic()
-            for _, at, payload in self._unseen:
+            now, later = self._unseen[:READS], self._unseen[READS:]
+            for _, at, payload in now:
                 self._line.send({"read": at, "bytes": len(payload)})
+            self._unseen = later + now
 
     def _put(self, kind: str, fields: Mapping[str, int], plane: int, number: int) -> None:
         """Send a packet from source port `number` of a plane; its payload is unique."""

@@ -29,6 +29,7 @@ _OF = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 _BITS = {"tx_timestamp": 16, "psn": 24, "cack_psn": 24, "nack_psn": 24}  # fields that wrap
 _DEFAULT_EV = 0x0001_0003
 _STAMP_STEP = 0x9E37  # between stamps of the kit: all of 16 bits, and none twice
+_SILENT = Time(2, "rto")  # an ended target is watched for so long
 
 
 class Target(Protocol):
@@ -122,6 +123,7 @@ def _run(exchange: Exchange) -> Verdict:
         return Verdict(rule, FAIL, failed.why, step, exchange.sent, failed.came)
     except InputError as error:
         raise InputError(f"{rule.group}.rules line {step.line}: {error}") from None
+    exchange.end()
     return Verdict(rule, PASS)
 
 
@@ -149,6 +151,11 @@ class Exchange:
             self._heard = self._since
         getattr(self, f"_{step.word}")(step)
         self._watch.looks()
+
+    def end(self) -> None:
+        """What has ended stays silent: time passes, where it costs nobody any."""
+        if self._watch.received.ended and self.target.patience_ps == 0:
+            self._until(self._at(_SILENT), lambda: False)
 
     def _wait(self, step: Step) -> None:
         self._until(self._at(step.time), lambda: False)

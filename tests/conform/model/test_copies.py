@@ -15,7 +15,7 @@ def copies() -> Copies:
 
 
 def sent(c: Copies, seq: int, at: int, ev: int, rtx: int = 0) -> dict[str, Any]:
-    p = {"ev": ev, "plane": ev >> 16, "rtx": rtx, "no_trim": 0}
+    p = {"ev": ev, "plane": ev >> 16, "rtx": rtx, "no_trim": 0, "tx_timestamp": at}
     return c.sends(seq, p, at, 0b11, waits=True)
 
 
@@ -29,13 +29,20 @@ def test_a_packet_goes_again_if_it_was_refused_or_is_overdue() -> None:
     assert sent(c, 2, 125, 0x1_0000, rtx=1)["reason"] == 1
 
 
+def comes(c: Copies, seq: int, ev: int, stamp: int, now: int, m: int = 0) -> None:
+    c.reflected(ev, m, seq, stamp, known=False, of_data=True, now_ps=now)
+    c.came({seq}, now)
+
+
 def test_what_is_overdue_avoids_the_plane_if_another_delivers() -> None:
     c = copies()
     sent(c, 0, 0, 1)
     sent(c, 1, 0, 0x1_0001)
     assert "same_plane" not in sent(c, 0, 130, 1, rtx=1)
-    c.reflected(0x1_0001, m=0, known=-1, of_data=True, now_ps=130)
+    comes(c, 1, 0x1_0001, 0, 130)
     assert sent(c, 0, 260, 1, rtx=1)["same_plane"] == 1
+    sent(c, 2, 260, 0x1_0001)  # that may be lost by then
+    assert "same_plane" not in sent(c, 0, 390, 1, rtx=1)
 
 
 def test_planes_and_paths_lead_by_one() -> None:
@@ -44,5 +51,5 @@ def test_planes_and_paths_lead_by_one() -> None:
     assert [r["plane_lead"] for r in right] == [1, 0, 1, 2]
     assert [r["ev_lead"] for r in right] == [0, 0, 0, 0]
     assert sent(c, 9, 9, 3)["ev_lead"] == 1
-    c.reflected(3, m=1, known=-1, of_data=True, now_ps=10)
+    comes(c, 9, 3, 9, 10, m=1)
     assert "ev_lead" not in sent(c, 10, 10, 3)

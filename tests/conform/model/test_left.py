@@ -36,3 +36,11 @@ def test_a_plane_that_may_be_silent_may_take_all_of_its_paths() -> None:
     assert not any(left.takes(ev)["left"] for ev in range(1, 8))
     left.doubts()
     assert left.takes(1) == {}
+
+
+def test_a_path_that_answered_a_probe_before_the_lost_packet_went_again_is_not_left() -> None:
+    left = Left(evs=4, rtt_ps=RTT)
+    left.answered(1, now_ps=3 * RTT)
+    left.loses(0, 1, sent_ps=RTT, now_ps=4 * RTT)
+    left.loses(1, 2, sent_ps=RTT, now_ps=4 * RTT)
+    assert (left.takes(1), left.takes(2)) == ({"left": 0}, {"left": 1})

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from openmrc.conform.model.trips import ALLOWED, Trips
 
 LOST_RTTS = 0.25  # until the window has room for what goes again
-ASKED_RTTS = 1  # until it is the turn of a probe
-ASKS = 3  # in a row and in vain, before the time between them doubles, so often (row 8)
+ASKED_RTTS = 1.5  # until it is the turn of a probe: what an answer to the last one may take
+ASKS = 3  # with no progress, before the time between them doubles, so often (row 8)
 BATCH = 16  # packets that one SACK may cover (row 5)
 
 
@@ -27,15 +27,16 @@ class Copy:
     at_ps: int
     stamp: int
     again: bool
-    refused: bool = False
+    refused: bool = False  # or it has tried a path (row 11), and goes again at once
 
 
 class Overdue:
     """The oldest missing packet of one queue pair."""
 
-    def __init__(self, trips: Trips, rto_ps: int) -> None:
-        self._trips = trips
+    def __init__(self, trips: Trips, rto_ps: int, trimming: bool) -> None:
+        self._trips, self._trimming = trips, trimming
         self._last: dict[int, Copy] = {}
+        self._left_ps: dict[tuple[int, int], int] = {}  # by sequence and stamp
         self._evidence_ps = [-1, -1]  # by whether it went again: when what is received left
         self._since_ps = [0, 0]  # and since when that is known
         self._asked_ps, self._asks = -1, 0
@@ -44,12 +45,15 @@ class Overdue:
         self._heard_ps = self._silent_ps = 0  # the last answer; the last end of an RTO of silence
         self._una, self._una_ps, self._rto_ps = -1, 0, rto_ps
         self._refusals = False  # which may begin an epoch of their own
+        self._full_ps = -1  # when the window may have been full last
         self.dry_ps = 0  # until then nothing waited to be sent
 
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int) -> dict[str, int]:
         """A packet leaves; if again, whether anything spoke of the loss of its last copy."""
         before = self._last.get(seq)
-        self._last[seq] = Copy(at_ps, p["tx_timestamp"], bool(p["rtx"]))
+        trial = bool(self._trimming and p["no_trim"])
+        self._last[seq] = Copy(at_ps, p["tx_timestamp"], bool(p["rtx"]), trial)
+        self._left_ps[seq, p["tx_timestamp"]] = at_ps
         if before is None or before.refused or before.at_ps < self.dry_ps:
             return {}
         newest = max(self._answered_ps, *self._evidence_ps[: 1 + before.again])
@@ -89,29 +93,31 @@ class Overdue:
             if copy and not copy.again:
                 self._came(copy, now_ps)
 
-    def reflected(self, seq: int, stamp: int, fresh: set[int], now_ps: int) -> None:
-        """A SACK reflects a packet, and this stamp, and shows those that are `fresh`."""
-        copy = self._last.get(seq)
+    def reflected(self, seq: int, stamp: int, measures: bool, now_ps: int) -> None:
+        """A SACK reflects a packet, and this stamp; whether surely a round trip is measured."""
+        copy, left_ps = self._last.get(seq), self._left_ps.get((seq, stamp))
+        if left_ps is not None:
+            self._trips.seen(left_ps, now_ps)
         if copy and copy.stamp == stamp:
-            if seq in fresh:
+            if measures:
                 self._trips.measured(copy.again, copy.at_ps, now_ps)
             self._came(copy, now_ps)
 
     def _came(self, copy: Copy, now_ps: int) -> None:
-        self._asks = 0
         self._trips.seen(copy.at_ps, now_ps)
         if copy.at_ps > self._evidence_ps[copy.again]:
             self._evidence_ps[copy.again], self._since_ps[copy.again] = copy.at_ps, now_ps
 
-    def late(self, missing: Sequence[int], new: int, now_ps: int) -> dict[str, int]:
+    def late(self, missing: Sequence[int], new: int, room: bool, now_ps: int) -> dict[str, int]:
         """Of the first packets that are missing: whether any should have gone again by now, because
-        what left later is received; and of the oldest of them, whether a probe should have asked,
-        or the first RTO should have sent it again.
+        what left later is received, and surely there is `room`; and of the oldest, whether a probe
+        should have asked, or the first RTO should have sent it again.
         """
+        self._full_ps = self._full_ps if room else now_ps
         una, longest_ps = missing[0], self._trips.longest(now_ps)
         copy = self._last[una]
         if una != self._una:
-            self._una, self._una_ps = una, max(now_ps, copy.at_ps)
+            self._una, self._una_ps, self._asks = una, max(now_ps, copy.at_ps), 0
         lost = [self._is_late(seq, new, longest_ps, now_ps) for seq in missing]
         right = {"lost": int(1 in lost)} if {0, 1} & {*lost} else {}
         rto_ps = self._una_ps + self._rto_ps
@@ -123,7 +129,7 @@ class Overdue:
         if not copy.again and now_ps < rto_ps:  # else epochs pace the probes
             since_ps = max(self._due_ps(una, new, longest_ps), self._asked_ps)
             doubled = min(max(self._asks - ASKS, 0), ASKS)
-            right["unasked"] = int(now_ps > since_ps + (ASKED_RTTS * longest_ps << doubled))
+            right["unasked"] = int(now_ps > since_ps + (int(ASKED_RTTS * longest_ps) << doubled))
         return right
 
     def _due_ps(self, seq: int, new: int, longest_ps: int) -> int:
@@ -140,5 +146,5 @@ class Overdue:
         if copy.refused or not speaks:
             return None
         since_ps = min(self._since_ps[k] for k in speaks)
-        since_ps = max(self._due_ps(seq, new, longest_ps), since_ps)
+        since_ps = max(self._due_ps(seq, new, longest_ps), since_ps, self._full_ps)
         return int(now_ps > since_ps + LOST_RTTS * longest_ps)

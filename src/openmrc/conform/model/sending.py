@@ -42,15 +42,16 @@ class Sending:
                 AGED_BYTES * with_.get("aged", 0),
             )
         )
+        self._mpr = self.posted.mpr
         self._port_bps = getattr(target, "rate_bps", 0)  # 0: nobody knows it
         self._window: Window | None = None
         if link.exact and self._port_bps:
             rate_bps = self._port_bps * link.planes
             self._window = Window(rate_bps, target.rtt_ps, target.pmtu, link.trims)
-        trips = Trips(target.rtt_ps)
+        self._trips = trips = Trips(target.rtt_ps)
         evs, rtt_ps, rto_ps = with_.get("evs", 4), target.rtt_ps, target.rto_ps
         self._copies = Copies(link.planes, evs, rtt_ps, rto_ps, link.trims, trips)
-        self._overdue, self._asking = Overdue(trips, target.rto_ps), Asking()
+        self._overdue, self._asking = Overdue(trips, rto_ps, link.trims), Asking()
         self._busy_ps = 0  # when it last had something to do
         self.waiting: Event | None = None  # data that asked for nothing
         self._probe_ids: set[int] = set()
@@ -82,16 +83,23 @@ class Sending:
         elif kind == "sack":
             seq = self.posted.sequence(p["cack_psn"], self.posted.una - 1)
             reflected = seq + p.get("ack_psn_offset", 0)
-            if p.get("pr"):
-                self._overdue.answered(p.get("ack_psn_offset", 0))
+            is_probe, stamp = bool(p.get("pr")), p.get("tx_timestamp", -1)
+            if is_probe:
+                number = p.get("ack_psn_offset", 0)
+                self._overdue.answered(number)
+                self._copies.answered(p.get("entropy", 0), number, self._link.now_ps)
             else:
-                stamp = p.get("tx_timestamp", -1)
-                self._overdue.reflected(reflected, stamp, heard.fresh, self._link.now_ps)
-            known = not p.get("pr") and reflected not in heard.fresh
-            of_data = not p.get("pr") and (reflected <= seq or reflected in heard.fresh)
-            m, now_ps = p.get("m", 0), self._link.now_ps
+                # where all of a window is in flight the oldest one may have no record any more
+                measures = reflected in heard.fresh and reflected > self.posted.new - self._mpr
+                self._overdue.reflected(reflected, stamp, measures, self._link.now_ps)
             self._copies.reflected(
-                p.get("entropy", 0), m, reflected if known else -1, of_data, now_ps
+                p.get("entropy", 0),
+                p.get("m", 0),
+                -1 if is_probe else reflected,
+                stamp,
+                known=not is_probe and reflected not in heard.fresh,
+                of_data=not is_probe and (reflected <= seq or reflected in heard.fresh),
+                now_ps=self._link.now_ps,
             )
         self._copies.came(heard.fresh, self._link.now_ps)
         self._overdue.shown(heard.fresh, self._link.now_ps)
@@ -117,14 +125,17 @@ class Sending:
         w, q = self._window, self.posted
         if not w or self._link.now_ps <= self._busy_ps + LEAVES_PS or q.una == q.new:
             return None
-        return {"may_send": int(w.flying < w.bytes - w.spare - w.unsure - 1 and q.may_send)}
+        return {"may_send": int(w.has_room and q.may_send)}
 
     def missing(self) -> dict[str, int] | None:
         """Of the oldest packet that is missing, what is late."""
         q, link = self.posted, self._link
         if q.una == q.new or q.ended or link.up != link.all_up or not link.exact:
             return None
-        return self._overdue.late(q.missing(LOOKED_AT), q.new, link.now_ps)
+        missing = q.missing(LOOKED_AT)
+        room = self._window.has_room if self._window else not q.may_send
+        room = room and missing[-1] < q.una + q.mpr
+        return self._overdue.late(missing, q.new, room, link.now_ps)
 
     @property
     def is_alone(self) -> bool:
@@ -149,6 +160,9 @@ class Sending:
             w.hears(now)
             return
         w.hears(now)
+        came = (w.flying_copy(seq) for seq in heard.fresh)
+        if any(copy and self._trips.is_overdue(copy.again, copy.at_ps, now) for copy in came):
+            w.may_have_lost()
         if kind == "ack":
             w.acked(heard.fresh, heard.units, now)
             return
@@ -167,7 +181,7 @@ class Sending:
         seq = self.posted.sequence(p["psn"], self.posted.una)
         right = self.posted.sends(p) | self._place(event, self.posted.posted_ps(seq))
         self._busy_ps = self._link.data_ps = event.at_ps
-        if self._window and p["rtx"] and self._window.flies(seq):
+        if self._window and p["rtx"] and self._window.flying_copy(seq):
             self._lose(self._window, seq, event.at_ps)
         if self._link.exact:
             if self.posted.packets_beside(seq) < self._link.planes:
@@ -198,7 +212,8 @@ class Sending:
         """A packet in flight goes again. While more waits to be sent it was judged lost; at the end
         it may be in doubt, and after an RTO all may be lost: then the window is not known.
         """
-        sure = self.posted.waits and w.age(seq, now_ps) < self._link.target.rto_ps
+        copy, rto_ps = w.flying_copy(seq), self._link.target.rto_ps
+        sure = self.posted.waits and copy is not None and now_ps - copy.at_ps < rto_ps
         if not (sure and w.lost(seq, self._link.planes > 1, now_ps)):
             self._window = None
 
@@ -209,6 +224,7 @@ class Sending:
         right["ended"] = int(self.posted.ended)
         self._probe_ids.add(p["probe_id"])
         self._overdue.asks(p["probe_id"], event.at_ps)
+        self._copies.asks(p["ev"], p["probe_id"], event.at_ps)
         asked = self._asking.asks(event.at_ps)
         if self._copies.is_calm and self._link.exact and not self._overdue.is_silent(event.at_ps):
             right |= asked

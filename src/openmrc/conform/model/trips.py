@@ -45,6 +45,8 @@ class Trips:
         """Whether at any time until now an answer was overdue: the times to look at are this one,
         and those just before a longer round trip became known.
         """
+        if now_ps - begun_ps < ALLOWED * self._least_ps:
+            return False
         ended = [at for at, _ in self._sure[again] if begun_ps < at < now_ps]
         return any(at - begun_ps >= self._allowed(again, at) for at in (*ended, now_ps))
 

@@ -44,10 +44,10 @@ class Window:
         self._sum = self._achieved = self._ignored = self._to_ignore = self._since = 0.0
         self._average = self._calm = 0.0
         self._fast = self._alarm = False
-        self._period_ends, self._adjusted, self._cut, self._again_at = 0, LONG_AGO, LONG_AGO, -1
+        self._period_ends, self._adjusted, self._cut = 0, LONG_AGO, LONG_AGO
         self._cuts_from, self._least = LONG_AGO, 0.0  # losses of a round trip take at most half
         self._spared = 0.0  # before the receiver's penalties; 0 while there are none
-        self._lost_plane = -1
+        self._lost_plane: int | None = -1  # None: nobody knows
         self._answer_at: int | None = None
         self._quiet = LONG_AGO, LONG_AGO
         self._shortest = -LONG_AGO  # round trip
@@ -67,6 +67,11 @@ class Window:
         """Half a packet is held back where the window is nearer to one packet than to two."""
         return 0.5 * self.packet if self.bytes < 1.5 * self.packet else 0.0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a packet may surely leave."""
+        return self.flying < self.bytes - self.spare - self.unsure - 1
+
     def sends(self, seq: int, p: Mapping[str, int], at_ps: int, first: bool) -> None:
         """A packet leaves, the `first` one that is outstanding."""
         if first:
@@ -84,21 +89,24 @@ class Window:
         self.refused(seq)
         plane, before = copy.ev >> 16, self._lost_plane
         self._lost_plane = plane
-        if plane == before and several:
-            return True  # a plane that loses alone is broken
+        if several and before in (plane, None):
+            return before is not None  # a plane that loses alone is broken
         if now_ps - self._cuts_from > self._base:
             self._cuts_from, self._least = now_ps, max(self.bytes / 2, self.packet)
         self._taken = self.unsure = self.packet
         self.bytes -= self.packet
         return self.bytes > self._least
 
-    def flies(self, seq: int) -> bool:
-        """Whether the last copy of a packet is in flight."""
-        return seq in self._last and self._last[seq].flies
+    def flying_copy(self, seq: int) -> Copy | None:
+        """The last copy of a packet, if it is in flight."""
+        copy = self._last.get(seq)
+        return copy if copy and copy.flies else None
 
-    def age(self, seq: int, now_ps: int) -> int:
-        """For how long the last copy of a packet has been under way, ps."""
-        return now_ps - self._last[seq].at_ps
+    def may_have_lost(self) -> None:
+        """A packet was judged lost, perhaps, and came before it could go again: that cut is undone,
+        but on which plane the last one was lost is not known.
+        """
+        self._lost_plane = None
 
     def answers(self, seq: int, ev: int) -> bool:
         """Whether a NACK that reflects this EV speaks of the copy in flight."""
@@ -158,10 +166,6 @@ class Window:
             self._give_back(copy)
             return None
         self._shortest = min(self._shortest, rtt)
-        if copy.again:
-            self._again_at = max(self._again_at, copy.at_ps)
-        elif copy.at_ps < self._again_at:
-            return None
         begun, ended = self._quiet
         quiet = max(ended - max(now_ps - rtt, begun), 0)
         return max(rtt - quiet, min(rtt, self._base))
