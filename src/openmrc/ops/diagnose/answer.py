@@ -11,7 +11,7 @@ import numpy as np
 from openmrc.fabric.model import IntArray
 from openmrc.ops.diagnose.components import KINDS, Component
 from openmrc.ops.diagnose.counters import MOST_OF
-from openmrc.ops.diagnose.observed import FloatArray
+from openmrc.ops.diagnose.observed import MOMENT_US, FloatArray
 from openmrc.ops.diagnose.runs import DEAD, NARROW, OF_ALL
 from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
@@ -74,7 +74,10 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
     if told.any():
-        since, until = _as_told(search, lost[told])
+        own = [it for *it, fault in zip(begun, over, faults, strict=True) if fault.told]
+        since, until = _as_told(
+            search, lost[told], min(it[0] for it in own), max(it[1] for it in own)
+        )
     elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
     narrow = main.level == NARROW or _is_told_narrow(search, paths)
@@ -102,12 +105,20 @@ def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
     return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
 
 
-def _as_told(search: Search, told: IntArray) -> tuple[Range, Range]:
-    """The edges of what ports said that they were down: they know when."""
-    at_us = search.seen.lost.sent_us[told]
+def _as_told(search: Search, told: IntArray, since: Range, until: Range) -> tuple[Range, Range]:
+    """The edges of what ports said that they were down: NICs know when; of ports between switches
+    they lie between two readings, of which one found them up.
+    """
+    seen, fabric = search.seen, search.seen.fabric
+    port, end_us = seen.lost.routes[told, 0], float(seen.edges_us[-1])
+    nics = told[(fabric.port_nic[port] >= 0) | (fabric.port_peer_nic[port] >= 0)]
+    at_us = seen.lost.sent_us[nics if len(nics) else told]
     first_us, last_us = float(at_us.min()), float(at_us.max())
-    over = last_us < search.seen.edges_us[-1]
-    return (first_us, first_us), (last_us, last_us if over else np.inf)
+    tick_us = 0.0 if len(nics) else seen.tick_us
+    early_us = max(first_us - tick_us, 0.0)
+    late_us = last_us + tick_us if last_us + max(tick_us, MOMENT_US) < end_us else np.inf
+    begun_us = since[1] if early_us <= since[1] <= first_us else first_us
+    return (early_us, begun_us), (max(last_us, min(until[0], late_us)), late_us)
 
 
 def _as_counted(

@@ -19,7 +19,7 @@ from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.answer import Place
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
-from openmrc.ops.diagnose.reading import counts, is_over, joined, told_down
+from openmrc.ops.diagnose.reading import counts, is_over, joined, read_down, told_down
 from openmrc.ops.diagnose.search import Search
 from openmrc.ops.records import Record, by_outline
 
@@ -32,11 +32,7 @@ Numbers = npt.NDArray[np.integer[Any]]
 def missing(record: Record) -> Observed:
     """Return what ports say of what was lost on their links, or that they were down."""
     edges_us, each = counts(record, record.counts)
-    spans = [
-        (port, float(edges_us[run[0] + 1]), float(edges_us[run[-1] + 1]))
-        for port in np.flatnonzero(each["down"].any(axis=0)).tolist()
-        for run in _runs(each["down"][:, port])
-    ]
+    spans = read_down(edges_us, each["down"], float(edges_us[-1]))  # to whole ticks
     ticks, ports = np.nonzero(each["gone"])
     n = each["gone"][ticks, ports].astype(np.int64)
     lost = _rows(edges_us, ticks.repeat(n), ports.repeat(n)[:, None].astype(np.int32))
@@ -90,12 +86,6 @@ def _senders(flows: pl.DataFrame, dst: Numbers) -> Numbers:
         at = (np.arange(len(rows)) * 0.6180339887 % 1) * upto[-1]  # evenly, whenever they came
         found[rows] = mine["src"].to_numpy()[np.searchsorted(upto, at, side="right")]
     return found
-
-
-def _runs(down: FloatArray) -> list[Numbers]:
-    """The ticks of each time for which a port was down."""
-    ticks = np.flatnonzero(down)
-    return np.split(ticks, np.flatnonzero(np.diff(ticks) > 1) + 1)
 
 
 def _rows(edges_us: FloatArray, ticks: Numbers, crossed: IntArray) -> Packets:

@@ -23,7 +23,7 @@ from openmrc.ops.diagnose.components import HALF, SWITCH, Component, Table, plan
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
-from openmrc.ops.diagnose.observed import FloatArray, Observed
+from openmrc.ops.diagnose.observed import MOMENT_US, FloatArray, Observed
 from openmrc.ops.diagnose.runs import (
     DEAD,
     NARROW,
@@ -410,11 +410,19 @@ class Search:
         return np.asarray(told[n[of.ravel()] == 2])
 
     def _stayed_up(self, component: int, said: IntArray) -> float:
-        """How much the ports of NICs that stayed up speak against what took others down, if these
-        said that they went down or came back meanwhile.
+        """How much the ports that stayed up speak against what took others down, if these said that
+        they went down or came back meanwhile: of NICs, which know when, and those between switches,
+        if they were read meanwhile.
         """
         fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
-        own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
+        at_us, edges_us = self.seen.lost.sent_us[said], self.seen.edges_us
+        read = (
+            self.seen.counted
+            and len(said)
+            and ((edges_us >= at_us.min()) & (edges_us <= at_us.max() + 2 * MOMENT_US)).any()
+        )
+        if not read or self.seen.silent is not None:
+            own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
         up = np.setdiff1d(own, self.seen.lost.routes[said, 0])
         return float(-2 * chance.REPORTED_NATS * len(up))
 
