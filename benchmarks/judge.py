@@ -40,6 +40,8 @@ from openmrc.ops.records import Record
 from openmrc.units import US
 
 FloatArray = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.bool_]
+Spans = tuple[tuple[float, float], ...]
 FEW = 4  # losses: with fewer chance is as good an explanation
 SET_MAX = 8
 ON_WAY_RTTS = 2  # for which a packet may be on its way, and in queues
@@ -105,17 +107,17 @@ class _Lost(NamedTuple):
     since_us: FloatArray  # when each left
     until_us: FloatArray  # until when it may have been on its way
     known_us: FloatArray
-    data: npt.NDArray[np.bool_]  # and no probe, which is short
+    data: Rows  # and no probe, which is short
 
 
 class _Broken(NamedTuple):
-    """A fault: its place, and the times at which it lasts."""
+    """A fault, its place, and which losses crossed that while it lasted."""
 
     fault: Fault
     ports: frozenset[int]
-    spans_us: tuple[tuple[float, float], ...]  # of one that lets nothing through
-    crossed: npt.NDArray[np.bool_]  # [losses] those that crossed the place while it lasted
-    stops: npt.NDArray[np.bool_]  # [losses] those that it would have lost for certain
+    spans_us: Spans
+    crossed: Rows  # [losses]
+    total: Rows  # [losses] of which it lets nothing through that crosses it for certain
 
 
 def truths(record: Record, faults: Sequence[Fault]) -> list[Truth]:
@@ -127,10 +129,23 @@ def truths(record: Record, faults: Sequence[Fault]) -> list[Truth]:
     cost = [int(it.crossed.sum()) for it in every]
     found = []
     for i, one in enumerate(every):
-        more = [it for j, it in enumerate(every) if (cost[j], -j) > (cost[i], -i)]
-        own = one.crossed & ~np.logical_or.reduce([it.stops for it in more], initial=False)
+        own = one.crossed.copy()
+        for j, other in enumerate(every):
+            if (cost[j], -j) > (cost[i], -i):
+                own &= ~_stopped(lost, one, other)
         found.append(_truth(record, lost, one, own, [it for it in every if it is not one]))
     return found
+
+
+def _stopped(lost: _Lost, one: _Broken, other: _Broken) -> Rows:
+    """[losses] Those that another fault would have stopped: it was there all the while, or, if it
+    has all of the place, from when this one began.
+    """
+    begun_us = one.fault.at_ps / US if one.ports <= other.ports else 0.0
+    during = np.zeros_like(one.crossed)
+    for since_us, until_us in other.spans_us:
+        during |= (np.maximum(lost.since_us, begun_us) >= since_us) & (lost.until_us <= until_us)
+    return during & other.total
 
 
 def _lost(record: Record) -> _Lost:
@@ -146,17 +161,18 @@ def _lost(record: Record) -> _Lost:
 
 def _broken(record: Record, lost: _Lost, fault: Fault, ends_us: Sequence[float]) -> _Broken:
     ports, spans = ports_of(record.fabric, fault.place), _spans(fault, record.end_us, ends_us)
-    stated = fault.mtbf_ps is None and fault.share is None
-    total = stated and fault.rate in (None, 1)
-    met, during = np.zeros((2, len(lost.since_us)), np.bool_)
+    met = np.zeros(len(lost.since_us), np.bool_)
     for since_us, until_us in spans:
         met |= (lost.since_us < until_us) & (lost.until_us > since_us)
-        during |= (lost.since_us >= since_us) & (lost.until_us <= until_us)
     may = np.isin(lost.routes, _known(record, ports, every=False)).any(axis=1)
     must = np.isin(lost.routes, _known(record, ports, every=True)).any(axis=1)
-    stops = total & (lost.data if fault.kind == "mtu" else np.ones_like(lost.data))
-    spans = spans if total and fault.kind != "mtu" else ()
-    return _Broken(fault, ports, spans, met & may, during & must & stops)
+    sort = lost.data if fault.kind == "mtu" else np.ones_like(lost.data)
+    return _Broken(fault, ports, spans, met & may, must & sort & _is_total(fault))
+
+
+def _is_total(fault: Fault) -> bool:
+    """Whether a fault lets nothing through of its sort, all over its place, while it lasts."""
+    return fault.rate in (None, 1) and fault.mtbf_ps is None and fault.share is None
 
 
 def _known(record: Record, ports: frozenset[int], every: bool) -> list[int]:
@@ -170,9 +186,7 @@ def _known(record: Record, ports: frozenset[int], every: bool) -> list[int]:
     return sorted(here - other if every else here)
 
 
-def _spans(
-    fault: Fault, end_us: float, ends_us: Sequence[float]
-) -> tuple[tuple[float, float], ...]:
+def _spans(fault: Fault, end_us: float, ends_us: Sequence[float]) -> Spans:
     """The times at which a fault lasts, us; of a random one those at which it may."""
     at_us, over_us = fault.at_ps / US, _over_us(fault)
     if fault.period_ps is None:
@@ -187,12 +201,11 @@ def _over_us(fault: Fault) -> float:
     return (fault.until_ps or fault.at_ps + (fault.for_ps or 0)) / US
 
 
-def _truth(
-    record: Record, lost: _Lost, it: _Broken, own: npt.NDArray[np.bool_], others: Sequence[_Broken]
-) -> Truth:
+def _truth(record: Record, lost: _Lost, it: _Broken, own: Rows, others: Sequence[_Broken]) -> Truth:
     fault, at_us, over_us = it.fault, it.fault.at_ps / US, _over_us(it.fault)
     known_us, by_port = lost.known_us[own], _by_port(record, lost.routes[own])
-    hidden = [span for one in others if it.ports <= one.ports for span in one.spans_us]
+    around = [one for one in others if it.ports <= one.ports and one.fault.kind != "mtu"]
+    hidden = [span for one in around if _is_total(one.fault) for span in one.spans_us]
     begun_us = min([at_us, *(a for a, b in hidden if a <= at_us < b)])
     ended_us = max([over_us, *(b for a, b in hidden if a <= over_us <= b)])
     return Truth(

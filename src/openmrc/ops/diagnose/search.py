@@ -427,7 +427,7 @@ class Search:
         return float(-2 * chance.REPORTED_NATS * len(up))
 
     def _nested(self, one: Fault, other: Fault) -> bool:
-        """Whether two faults share links at one time."""
+        """Whether two faults share links at one time, and ports do not tell one from the other."""
         around = self.seen.rtt_us
         at_once = any(
             since_us - around <= end and until_us + around >= begin
@@ -435,7 +435,8 @@ class Search:
             for begin, end in other.spans_us
         )
         same = one.component == other.component
-        return at_once and (same or self.table.shared(one.component, other.component))
+        alike = one.told == other.told or same
+        return at_once and alike and (same or self.table.shared(one.component, other.component))
 
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
         losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port
