@@ -99,8 +99,13 @@ def _is_told_narrow(search: Search, paths: frozenset[tuple[int, int]]) -> bool:
 
 
 def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
-    """Whether no data came through, as senders know, or nothing at all, as ports count."""
-    row = search.table.rows[fault.component]
+    """Whether no data came through, as senders know, or nothing at all, as ports count. What
+    arrives damaged arrives.
+    """
+    row, fabric = search.table.rows[fault.component], search.seen.fabric
+    damaged = float(fault.moved[fabric.n_switches + fabric.n_ports :].sum())
+    if damaged > MOST_OF * float(fault.moved.sum()):
+        return False
     passed = None if row.others else search.counters.passed(row, fault.spans_us)
     return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
 

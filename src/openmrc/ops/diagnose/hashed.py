@@ -53,15 +53,17 @@ def narrowed(record: Record, place: Place) -> Place:
 
 def _told(record: Record, place: Place) -> Place | None:
     """The largest of what the ports of a place are in, if all ports of that were found down when
-    the place broke, with the times at which they were; None: none was.
+    the place broke, and it lost nothing any more once they were up, with the times of both; None:
+    there is none.
     """
-    assert record.outline is not None
     (since_us, begun_us), (over_us, until_us) = place.since_us, place.until_us
     edges_us, each = counts(replace(record, outline=None), record.port_counts)
     during = (edges_us[1:] > since_us) & (edges_us[:-1] < until_us)
     down = np.asarray(each["down"][during].any(axis=0), np.bool_)
+    if record.outline is None or not down.any():
+        return None
     here = set(np.flatnonzero(down & np.isin(record.outline.port_of, place.ports)).tolist())
-    rows = [it for it in table(record.fabric).rows if down[[*it.ports]].all()] if here else []
+    rows = [it for it in table(record.fabric).rows if down[[*it.ports]].all()]
     rows = [it for it in rows if not here.isdisjoint(it.ports)]
     if not rows:
         return None
@@ -70,7 +72,8 @@ def _told(record: Record, place: Place) -> Place | None:
     early_us, found_us, last_us, late_us = (
         float(np.append(edges_us, math.inf)[at]) for at in (first, first + 1, last + 1, last + 2)
     )
-    if since_us > found_us or begun_us + record.rtt_us < early_us:
+    rtt_us = record.rtt_us
+    if since_us > found_us or begun_us + rtt_us < early_us or over_us > late_us + rtt_us:
         return None
     return place._replace(
         where=row.where, kind=KINDS[row.kind], one_of=(), dead=True, rate=1.0,
