@@ -227,7 +227,9 @@ def test_of_a_switch_that_is_not_all_down_a_transceiver_was() -> None:
     observed = seen(Bad(half.ports, 50.0, 120.0), fabric=fabric)
     spans = [(port, 60.0 - 1e-6, 120.0 - 1e-6) for port in half.ports]
     lost = joined(observed.lost, told_down(fabric, spans, observed.lost))
-    search = Search(replace(observed, lost=lost, tick_us=10.0), rows)
+    down = np.zeros_like(observed.out)
+    down[5:12, [*half.ports]] = 1
+    search = Search(replace(observed, lost=lost, down=down), rows)
     search.search()
     (place,) = places(search)
     assert (place.where, place.downs) == (where, 1)

@@ -11,7 +11,7 @@ import numpy as np
 from openmrc.fabric.model import IntArray
 from openmrc.ops.diagnose.components import KINDS, Component
 from openmrc.ops.diagnose.counters import MOST_OF
-from openmrc.ops.diagnose.observed import MOMENT_US, FloatArray
+from openmrc.ops.diagnose.observed import FloatArray
 from openmrc.ops.diagnose.runs import DEAD, NARROW, OF_ALL
 from openmrc.ops.diagnose.search import AROUND, FRONT, RATES, Fault, Search
 
@@ -119,11 +119,18 @@ def _as_told(search: Search, told: IntArray, since: Range, until: Range) -> tupl
     nics = told[(fabric.port_nic[port] >= 0) | (fabric.port_peer_nic[port] >= 0)]
     at_us = seen.lost.sent_us[nics if len(nics) else told]
     first_us, last_us = float(at_us.min()), float(at_us.max())
-    tick_us = 0.0 if len(nics) else seen.tick_us
-    early_us = max(first_us - tick_us, 0.0)
-    late_us = last_us + tick_us if last_us + max(tick_us, MOMENT_US) < end_us else np.inf
+    if len(nics):
+        return (first_us, first_us), (last_us, last_us if last_us < end_us else np.inf)
+    first, last = seen.bin_of(np.array([first_us, last_us])).tolist()
+    down = np.append(seen.down[:, port].any(axis=1), False)
+    while first > 0 and down[first - 1]:
+        first -= 1
+    while down[last + 1]:
+        last += 1
+    early_us, late_us = (float(np.append(seen.edges_us, np.inf)[it]) for it in (first, last + 2))
     begun_us = since[1] if early_us <= since[1] <= first_us else first_us
-    return (early_us, begun_us), (max(last_us, min(until[0], late_us)), late_us)
+    over_us = until[0] if last_us <= until[0] <= late_us else last_us
+    return (early_us, begun_us), (over_us, late_us)
 
 
 def _as_counted(

@@ -8,6 +8,7 @@ of this plane may take, as where switches hash.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ Numbers = npt.NDArray[np.integer[Any]]
 def missing(record: Record) -> Observed:
     """Return what ports say of what was lost on their links, or that they were down."""
     edges_us, each = counts(record, record.counts)
-    spans = read_down(edges_us, each["down"], float(edges_us[-1]))  # to whole ticks
+    spans = read_down(edges_us, each["down"], math.inf)
     ticks, ports = np.nonzero(each["gone"])
     n = each["gone"][ticks, ports].astype(np.int64)
     lost = _rows(edges_us, ticks.repeat(n), ports.repeat(n)[:, None].astype(np.int32))

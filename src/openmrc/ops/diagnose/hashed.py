@@ -70,7 +70,7 @@ def _told(record: Record, place: Place) -> Place | None:
     row = max(rows, key=lambda it: len(it.ports))
     first, last = np.flatnonzero(each["down"][:, [*row.ports]].any(axis=1))[[0, -1]].tolist()
     early_us, found_us, last_us, late_us = (
-        float(np.append(edges_us, math.inf)[at]) for at in (first, first + 1, last + 1, last + 2)
+        float(np.append(edges_us, math.inf)[at]) for at in (first, first + 1, last, last + 2)
     )
     rtt_us = record.rtt_us
     if since_us > found_us or begun_us + rtt_us < early_us or over_us > late_us + rtt_us:

@@ -61,7 +61,8 @@ class Observed:
     narrow: frozenset[tuple[int, int]] = frozenset()
     # [bins, ports] where switches hash: whether one of those that a port stands for sent nothing
     silent: BoolArray | None = None
-    tick_us: float = 0.0  # how long after one another ports are read
+    # [bins, ports] how many readings found each down, where they are read
+    down: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

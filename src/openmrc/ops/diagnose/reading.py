@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EDGES_MAX = 2 * TICKS_MAX + 1  # of ticks: some begin or end where nothing is counted
 
+MERGED = 1.5  # ticks that are one are at least two
+
 Span = tuple[int, float, float]  # a directed port that was down, from when until when, us
 
 
@@ -54,7 +56,7 @@ def observed(record: Record) -> Observed:
         ),
         silent=_silent(record),
         over=is_over(record),
-        tick_us=_tick_us(record),
+        down=each["down"],
     )
 
 
@@ -163,21 +165,17 @@ def _said(record: Record, edges_us: FloatArray, down: FloatArray) -> list[Span]:
 
 
 def read_down(edges_us: FloatArray, down: FloatArray, tick_us: float) -> list[Span]:
-    """Return the ports that readings found down, and the first and the last reading that did.
-    `down` [ticks, ports] counts them; where several ticks are one, some of its readings did, as
-    those beside it tell: if none does, nobody knows which.
+    """Return the ports that readings [ticks, ports] found down, and the first and the last time.
+    Where several ticks are one nobody knows when in it.
     """
-    every = np.maximum(np.round(np.diff(edges_us) / tick_us), 1)
+    single = np.diff(edges_us) < MERGED * tick_us
     found = []
     for port in np.flatnonzero(down.any(axis=0)).tolist():
-        ticks = np.flatnonzero(down[:, port])
+        ticks = np.flatnonzero((down[:, port] > 0) & single)
         for run in np.split(ticks, np.flatnonzero(np.diff(ticks) > 1) + 1):
-            first, last, more = run[0], run[-1], every - down[:, port]
-            if first == last and more[first] > 0:
-                continue
-            first_us = edges_us[first + 1] - (every[first] - 1 - max(more[first], 0)) * tick_us
-            last_us = edges_us[last + 1] - max(more[last], 0) * tick_us
-            found.append((port, float(first_us) - MOMENT_US, float(last_us) - MOMENT_US))
+            if len(run):
+                first_us, last_us = edges_us[[run[0] + 1, run[-1] + 1]].tolist()
+                found.append((port, first_us - MOMENT_US, last_us - MOMENT_US))
     return found
 
 
