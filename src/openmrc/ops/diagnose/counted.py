@@ -115,4 +115,5 @@ def _seen(
         edges_us=edges_us, sent=out, out=out, dropped=each["dropped"],
         full=each["marked"] + each["trimmed_here"] + each["dropped"], damaged=each["damaged"],
         gone=each["gone"], answers=out, rtt_us=record.rtt_us, over=is_over(record),
+        down=each["down"],
     )  # fmt: skip

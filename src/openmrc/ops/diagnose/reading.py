@@ -56,7 +56,7 @@ def observed(record: Record) -> Observed:
         ),
         silent=_silent(record),
         over=is_over(record),
-        down=each["down"],
+        down=each["down"] if record.outline is None else each["down"][:0],
     )
 
 

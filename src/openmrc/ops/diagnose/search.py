@@ -412,18 +412,16 @@ class Search:
     def _stayed_up(self, component: int, said: IntArray) -> float:
         """How much the ports that stayed up speak against what took others down, if these said that
         they went down or came back meanwhile: of NICs, which know when, and those between switches,
-        if they were read meanwhile.
+        if they were read meanwhile, and never found down.
         """
         fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
-        at_us, edges_us = self.seen.lost.sent_us[said], self.seen.edges_us
-        read = (
-            self.seen.counted
-            and len(said)
-            and ((edges_us >= at_us.min()) & (edges_us <= at_us.max() + 2 * MOMENT_US)).any()
-        )
-        if not read or self.seen.silent is not None:
-            own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
-        up = np.setdiff1d(own, self.seen.lost.routes[said, 0])
+        at_us, down = self.seen.lost.sent_us[said], self.seen.down
+        between = (fabric.port_nic[own] < 0) & (fabric.port_peer_nic[own] < 0)
+        if len(said) and len(down):
+            span_us = np.array([at_us.min(), at_us.max() + 2 * MOMENT_US])
+            first, last = self.seen.bin_of(span_us).tolist()
+            between &= (last == first) | down[first : last + 1, own].any(axis=0)
+        up = np.setdiff1d(own[~between], self.seen.lost.routes[said, 0])
         return float(-2 * chance.REPORTED_NATS * len(up))
 
     def _nested(self, one: Fault, other: Fault) -> bool:
