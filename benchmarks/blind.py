@@ -37,7 +37,6 @@ from openmrc.units import parse_rate
 
 DONE = "done"
 SAID = (0.0, 0.7, 0.85, 1.0)  # probabilities that are said, as ranges
-HEALTHY = ("deny", "link-slow")  # kinds of faults that lose no packet
 BYTES_MAX = 800e6  # of all NICs, in a run: some seconds of work
 N_FAULTS = {0: 0.15, 1: 0.5, 2: 0.25, 3: 0.1}
 HALVING = "halving-doubling-all-reduce"
@@ -47,7 +46,7 @@ TRAFFIC = (
 )
 FAULTS = (
     *("link-down", "link-loss", "link-corrupt", "mtu", "half a transceiver", "transceiver-down"),
-    *("port-down", "nic", "switch-down", "switch-silent", "tier", "plane", *HEALTHY),
+    *("port-down", "nic", "switch-down", "switch-silent", "tier", "plane", *judge.HEALTHY),
 )
 Table = dict[str, Any]
 
@@ -235,8 +234,7 @@ def asked(scenario: Scenario, name: str, record: Record) -> dict[str, Any]:
     """Ask why, and only then compare with the faults."""
     answer = why(record)
     claims = [judge.claim(record, it) for it in answer.findings]
-    faults = [one.build() for one in scenario.faults]
-    truths = [judge.truth(record, it) for it in faults if it.kind not in HEALTHY]
+    truths = judge.truths(record, [one.build() for one in scenario.faults])
     words, healthy = judge.judged(truths, claims)
     ahead = {(it.where, it.one_of): it.ahead for it in diagnosed(record).places}
     return {

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from openmrc.fabric import multiplane
+from openmrc.fabric.kinds import Fault
 from openmrc.scenario.scenario import make_scenario
+from openmrc.units import US
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 INF = float("inf")
@@ -32,7 +34,7 @@ def truth(judge: dict[str, Any], **changed: Any) -> Any:
     """A cable that was dead from 100 to 200 us, between losses at 110 and 150 us."""
     cut = {"where": "cable", "ports": CABLE, "lossy": CABLE, "lost": 50, "dead": True}
     times = {"since_us": (100.0, 110.0), "until_us": (150.0, 200.0), "repeats": False}
-    return judge["Truth"](**(cut | times | changed))
+    return judge["Truth"](**(cut | times | {"told": False} | changed))
 
 
 def claim(judge: dict[str, Any], *places: frozenset[int], **changed: Any) -> Any:
@@ -75,6 +77,36 @@ def test_what_lost_next_to_nothing_need_not_be_named(judge: dict[str, Any]) -> N
     unseen = truth(judge, lossy=frozenset(), lost=judge["FEW"])
     assert judge["judged"]([unseen], []) == (["unseen"], [])
     assert judge["judged"]([truth(judge)], []) == (["missed"], [])
+
+
+def test_what_a_nic_says_of_its_own_port_needs_no_loss(judge: dict[str, Any]) -> None:
+    told = truth(judge, lossy=frozenset(), lost=0, told=True)
+    assert judge["judged"]([told], []) == (["missed"], [])
+
+
+def test_a_claim_that_is_right_of_another_fault_is_none_of_an_unseen_one(
+    judge: dict[str, Any],
+) -> None:
+    around = truth(judge, ports=CABLE | {9}, lossy=CABLE | {9})
+    unseen = truth(judge, lossy=frozenset(), lost=0, since_us=(300.0, 300.0))
+    said = [claim(judge, CABLE | {9})]
+    assert judge["judged"]([around, unseen], said) == (["right", "unseen"], [])
+    assert judge["judged"]([around, truth(judge)], said)[0] == ["right", "more"]
+
+
+def test_a_loss_that_another_fault_would_have_stopped_is_not_its_own(judge: dict[str, Any]) -> None:
+    def broken(ports: frozenset[int], since_us: float, until_us: float) -> Any:
+        fault = Fault(int(since_us * US), "link-down", "cable")
+        every = np.ones(3, np.bool_)
+        return judge["_Broken"](fault, ports, ((since_us, until_us),), every, every)
+
+    sent_us = np.array([100.0, 149.0, 160.0])
+    lost = judge["_Lost"](np.zeros((3, 1), np.int32), sent_us, sent_us + 4, sent_us, sent_us > 0)
+    around = broken(CABLE | {9}, 120.0, 155.0)
+    stopped = judge["_stopped"]
+    assert stopped(lost, broken(CABLE, 90.0, 200.0), around).tolist() == [False, True, False]
+    later = broken(CABLE, 130.0, 200.0)
+    assert stopped(lost, later, broken(CABLE, 110.0, 170.0)).tolist() == [True, True, True]
 
 
 def test_a_claim_of_which_no_place_is_broken_is_of_a_healthy_one(judge: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def test_text_json_report_and_page_name_the_same_place(
     page = tmp_path / "page.html"
     assert main(["why", str(results), "--report", "--page", str(page)]) == 0
     text = capsys.readouterr().out
-    assert "lane 1 t0 1 to t1 3 let nothing through" in text.replace("\n", " ")
+    assert "lane 1 t0 1 to t1 3 was down from" in text.replace("\n", " ")
     assert WHERE in text
     assert WHERE in page.read_text()
     assert main(["why", str(results), "--json"]) == 0

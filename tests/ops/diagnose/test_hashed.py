@@ -10,6 +10,7 @@ import pytest
 
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.outline import outline
 from openmrc.ops.diagnose.answer import Place
 from openmrc.ops.diagnose.hashed import narrowed
 from openmrc.ops.records import Record
@@ -28,6 +29,7 @@ class Counted:
     outline: object | None = ""
     fabric: Fabric = WHOLE
     end_us: float = 100.0
+    rtt_us: float = 6.0
 
     @property
     def known(self) -> Fabric:
@@ -80,6 +82,20 @@ def test_a_port_that_sends_nothing_is_where_its_switch_misses_packets() -> None:
     one = one._replace(since_us=(0.0, 0.0), until_us=(100.0, 100.0))
     place = narrowed(cast(Record, Counted((*into, *through))), one)
     assert (place.where, place.one_of) == (ways[2], ())
+
+
+@pytest.mark.parametrize("where", ["plane 1 t1 3", "plane 1 t0 2 - t1 3"])
+def test_it_is_what_ports_say_that_they_were_down(where: str) -> None:
+    around = outline(WHOLE)
+    ports = component(where).ports
+    rows = tuple((WHOLE.port_name(port), {"down": 1}) for port in ports)
+    (one,) = told(seen(Bad(component(WAYS[0]).ports)))
+    known = tuple(around.port_of[[*component(WAYS[3]).ports]].tolist())
+    one = one._replace(one_of=WAYS[1:], ports=known, rate=0.3, dead=False)
+    place = narrowed(cast(Record, Counted(rows, around)), one)
+    assert (place.where, place.one_of, place.dead) == (where, (), True)
+    later = one._replace(since_us=(200.0, 210.0), until_us=(220.0, 230.0))
+    assert not narrowed(cast(Record, Counted(rows, around)), later).dead
 
 
 @pytest.mark.parametrize(("n_paths", "whole"), [(1, False), (100, True)])

@@ -8,6 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from openmrc.fabric import multiplane
+from openmrc.ops.diagnose.answer import places
+from openmrc.ops.diagnose.components import table
 from openmrc.ops.diagnose.observed import Observed
 from openmrc.ops.diagnose.reading import joined, told_down
 from openmrc.ops.diagnose.search import Search
@@ -204,3 +207,31 @@ def test_a_plane_that_dies_after_a_part_of_it_dies_once() -> None:
         ("plane 1", 1, (100.0, 100.0)),
         ("plane 1 t0 2 transceiver 0", 1, (60.0, 60.0)),
     }
+
+
+def test_a_port_that_was_down_in_a_silent_switch_is_told_beside_it() -> None:
+    """What a port says of itself needs no loss, if others of the switch stayed up."""
+    observed, known = seen(Bad(component("plane 1 t0 2").ports, 20.0)), TABLE.fabric
+    port = 9 * known.n_planes + 1
+    spans = [(it, 60.0, 90.0) for it in (port, int(known.port_reverse[port]))]
+    lost = joined(observed.lost, told_down(known, spans, observed.lost))
+    found = {it.where: it.downs for it in told(replace(observed, lost=lost))}
+    assert found == {"plane 1 t0 2": 0, "nic 9 plane 1": 1}
+
+
+def test_of_a_switch_that_is_not_all_down_a_transceiver_was() -> None:
+    """Ports between switches are found down when they are read."""
+    fabric = multiplane(32, 1, 100 * 10**9, 4, 4, 0, 0)
+    where, rows = "plane 0 t1 2 transceiver 0", table(fabric)
+    (half,) = (row for row in rows.rows if row.where == where)
+    observed = seen(Bad(half.ports, 50.0, 120.0), fabric=fabric)
+    spans = [(port, 60.0 - 1e-6, 120.0 - 1e-6) for port in half.ports]
+    lost = joined(observed.lost, told_down(fabric, spans, observed.lost))
+    down = np.zeros_like(observed.out)
+    down[5:12, [*half.ports]] = 1
+    search = Search(replace(observed, lost=lost, down=down), rows)
+    search.search()
+    (place,) = places(search)
+    assert (place.where, place.downs) == (where, 1)
+    assert place.since_us[0] <= SINCE_US <= place.since_us[1] + RTT_US
+    assert place.until_us[0] <= UNTIL_US <= place.until_us[1]

@@ -160,6 +160,32 @@ def test_a_host_that_stands_still_between_any_two_probes_has_lost_none() -> None
             assert [(one.number, one.turn) for one in report.lost] == [(number, missing.period)]
 
 
+def test_what_was_overtaken_once_is_waited_for_longer() -> None:
+    """A busy host hands on what came to one core long after what came to another."""
+    made = schedule(3, 2)
+    mine = [
+        Heard(SCHEDULED, plane, 1, period, place)
+        for period in (0, 1)
+        for place, (plane, route) in enumerate(zip(*agent_order(made, 1, period)[1:3], strict=True))
+        if made.fabric.port_peer_nic[route[1]] == 0
+    ]
+    agent = Agent(made, 0, 0)
+
+    def lost(later: Heard, at_ms: int, after_ms: int) -> bool:
+        agent.arrive(at_ms * MS, packed([later]))
+        agent.due((at_ms + after_ms) * MS)
+        return agent.report((at_ms + after_ms) * MS) is not None
+
+    agent.arrive(MS, packed(mine[:1]))
+    assert lost(mine[2], 2, 12)  # mine[1] is missing
+    agent.arrive(20 * MS, packed(mine[1:2]))  # 18 ms after: it was late
+    late = agent.report(20 * MS)
+    assert late is not None
+    assert len(late.late) == 1
+    assert not lost(mine[4], 21, 15)
+    assert lost(mine[6], 40, 30)
+
+
 def test_hosts_of_an_ordinary_network_name_what_breaks() -> None:
     needed("linux")
     done = subprocess.run(

@@ -74,7 +74,10 @@ def _place(search: Search, component: int, faults: list[Fault]) -> Place:
     since, until = min(begun), max(over)
     until = until[0], max(until[1], _again_until(search, faults))
     if told.any():
-        since, until = _as_told(search, lost[told])
+        own = [it for *it, fault in zip(begun, over, faults, strict=True) if fault.told]
+        since, until = _as_told(
+            search, lost[told], min(it[0] for it in own), max(it[1] for it in own)
+        )
     elif not any(search.table.shared(component, it.component) for it in kept):
         since, until = _as_counted(search, row, n_lost, since, until)
     narrow = main.level == NARROW or _is_told_narrow(search, paths)
@@ -96,18 +99,38 @@ def _is_told_narrow(search: Search, paths: frozenset[tuple[int, int]]) -> bool:
 
 
 def _is_dead(search: Search, fault: Fault, rate: float) -> bool:
-    """Whether no data came through, as senders know, or nothing at all, as ports count."""
-    row = search.table.rows[fault.component]
+    """Whether no data came through, as senders know, or nothing at all, as ports count. What
+    arrives damaged arrives.
+    """
+    row, fabric = search.table.rows[fault.component], search.seen.fabric
+    damaged = float(fault.moved[fabric.n_switches + fabric.n_ports :].sum())
+    if damaged > MOST_OF * float(fault.moved.sum()):
+        return False
     passed = None if row.others else search.counters.passed(row, fault.spans_us)
     return bool(rate >= DEAD_MIN or (passed is not None and passed <= 1 - RATES[0]))
 
 
-def _as_told(search: Search, told: IntArray) -> tuple[Range, Range]:
-    """The edges of what ports said that they were down: they know when."""
-    at_us = search.seen.lost.sent_us[told]
+def _as_told(search: Search, told: IntArray, since: Range, until: Range) -> tuple[Range, Range]:
+    """The edges of what ports said that they were down: NICs know when; of ports between switches
+    they lie between two readings, of which one found them up.
+    """
+    seen, fabric = search.seen, search.seen.fabric
+    port, end_us = seen.lost.routes[told, 0], float(seen.edges_us[-1])
+    nics = told[(fabric.port_nic[port] >= 0) | (fabric.port_peer_nic[port] >= 0)]
+    at_us = seen.lost.sent_us[nics if len(nics) else told]
     first_us, last_us = float(at_us.min()), float(at_us.max())
-    over = last_us < search.seen.edges_us[-1]
-    return (first_us, first_us), (last_us, last_us if over else np.inf)
+    if len(nics):
+        return (first_us, first_us), (last_us, last_us if last_us < end_us else np.inf)
+    first, last = seen.bin_of(np.array([first_us, last_us])).tolist()
+    down = np.append(seen.down[:, port].any(axis=1), False)
+    while first > 0 and down[first - 1]:
+        first -= 1
+    while down[last + 1]:
+        last += 1
+    early_us, late_us = (float(np.append(seen.edges_us, np.inf)[it]) for it in (first, last + 2))
+    begun_us = since[1] if early_us <= since[1] <= first_us else first_us
+    over_us = until[0] if last_us <= until[0] <= late_us else last_us
+    return (early_us, begun_us), (over_us, late_us)
 
 
 def _as_counted(

@@ -8,6 +8,7 @@ of this plane may take, as where switches hash.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from openmrc.fabric.outline import outline
 from openmrc.fabric.ways import routes
 from openmrc.ops.diagnose.answer import Place
 from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
-from openmrc.ops.diagnose.reading import counts, is_over, joined, told_down
+from openmrc.ops.diagnose.reading import counts, is_over, joined, read_down, told_down
 from openmrc.ops.diagnose.search import Search
 from openmrc.ops.records import Record, by_outline
 
@@ -32,11 +33,7 @@ Numbers = npt.NDArray[np.integer[Any]]
 def missing(record: Record) -> Observed:
     """Return what ports say of what was lost on their links, or that they were down."""
     edges_us, each = counts(record, record.counts)
-    spans = [
-        (port, float(edges_us[run[0] + 1]), float(edges_us[run[-1] + 1]))
-        for port in np.flatnonzero(each["down"].any(axis=0)).tolist()
-        for run in _runs(each["down"][:, port])
-    ]
+    spans = read_down(edges_us, each["down"], math.inf)
     ticks, ports = np.nonzero(each["gone"])
     n = each["gone"][ticks, ports].astype(np.int64)
     lost = _rows(edges_us, ticks.repeat(n), ports.repeat(n)[:, None].astype(np.int32))
@@ -92,12 +89,6 @@ def _senders(flows: pl.DataFrame, dst: Numbers) -> Numbers:
     return found
 
 
-def _runs(down: FloatArray) -> list[Numbers]:
-    """The ticks of each time for which a port was down."""
-    ticks = np.flatnonzero(down)
-    return np.split(ticks, np.flatnonzero(np.diff(ticks) > 1) + 1)
-
-
 def _rows(edges_us: FloatArray, ticks: Numbers, crossed: IntArray) -> Packets:
     """Losses, those of a tick and way evenly within the tick."""
     order = np.lexsort((*crossed.T, ticks))
@@ -124,4 +115,5 @@ def _seen(
         edges_us=edges_us, sent=out, out=out, dropped=each["dropped"],
         full=each["marked"] + each["trimmed_here"] + each["dropped"], damaged=each["damaged"],
         gone=each["gone"], answers=out, rtt_us=record.rtt_us, over=is_over(record),
+        down=each["down"],
     )  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 from openmrc.fabric import places
 from openmrc.fabric.model import LongArray
 from openmrc.ops.diagnose.answer import MARGIN_NATS, Place
+from openmrc.ops.diagnose.components import KINDS, table
 from openmrc.ops.diagnose.counters import LEAST
 from openmrc.ops.diagnose.missing import inside
 from openmrc.ops.diagnose.reading import counts
@@ -30,6 +31,8 @@ def narrowed(record: Record, place: Place) -> Place:
     """Return a place without those that it cannot be; or all of them, if all are broken as one."""
     if record.outline is None or not place.one_of:
         return place
+    if not place.downs and (told := _told(record, place)) is not None:
+        return told
     every = [place.where, *place.one_of]
     alike = [it for it in every if LAST.sub("*", it) == LAST.sub("*", place.where)]
     everywhere = place._replace(where=LAST.sub("*", place.where), one_of=())
@@ -46,6 +49,37 @@ def narrowed(record: Record, place: Place) -> Place:
     first = min(left, key=lambda it: (size[it], every.index(it)))
     others = tuple(it for it in left if it != first)
     return place._replace(where=first, kind=_kind(first), one_of=others)
+
+
+def _told(record: Record, place: Place) -> Place | None:
+    """The largest of what the ports of a place are in, if all ports of that were found down when
+    the place broke, and it lost nothing any more once they were up, with the times of both; None:
+    there is none.
+    """
+    (since_us, begun_us), (over_us, until_us) = place.since_us, place.until_us
+    edges_us, each = counts(replace(record, outline=None), record.port_counts)
+    during = (edges_us[1:] > since_us) & (edges_us[:-1] < until_us)
+    down = np.asarray(each["down"][during].any(axis=0), np.bool_)
+    if record.outline is None or not down.any():
+        return None
+    here = set(np.flatnonzero(down & np.isin(record.outline.port_of, place.ports)).tolist())
+    rows = [it for it in table(record.fabric).rows if down[[*it.ports]].all()]
+    rows = [it for it in rows if not here.isdisjoint(it.ports)]
+    if not rows:
+        return None
+    row = max(rows, key=lambda it: len(it.ports))
+    first, last = np.flatnonzero(each["down"][:, [*row.ports]].any(axis=1))[[0, -1]].tolist()
+    early_us, found_us, last_us, late_us = (
+        float(np.append(edges_us, math.inf)[at]) for at in (first, first + 1, last, last + 2)
+    )
+    rtt_us = record.rtt_us
+    if since_us > found_us or begun_us + rtt_us < early_us or over_us > late_us + rtt_us:
+        return None
+    return place._replace(
+        where=row.where, kind=KINDS[row.kind], one_of=(), dead=True, rate=1.0,
+        since_us=(early_us, float(np.clip(begun_us, early_us, found_us))),
+        until_us=(float(np.clip(over_us, last_us, late_us)), late_us),
+    )  # fmt: skip
 
 
 def _kind(where: str) -> str:
@@ -71,7 +105,8 @@ def _missing(record: Record, place: Place, every: Sequence[str]) -> dict[str, fl
     (since_us, begun_us), (over_us, until_us) = place.since_us, place.until_us
     during = (edges_us[1:] > since_us) & (edges_us[:-1] < until_us)
     whole = (edges_us[:-1] >= begun_us) & (edges_us[1:] <= over_us)
-    silent = whole.any() & ~out[whole].any(axis=0) & (fabric.port_switch >= 0)
+    silent = whole.any() & ~out[whole].any(axis=0)
+    silent &= fabric.port_switch >= 0
     on_links = gone[during].sum(axis=0)
     in_switches = inside(fabric, out, gone, each["dropped"])[during].sum(axis=0)
     found = {}

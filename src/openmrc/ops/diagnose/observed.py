@@ -15,6 +15,7 @@ import numpy.typing as npt
 from openmrc.fabric.model import BoolArray, Fabric, IntArray
 
 FloatArray = npt.NDArray[np.float64]
+MOMENT_US = 1e-6  # just before, or after
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,8 @@ class Observed:
     narrow: frozenset[tuple[int, int]] = frozenset()
     # [bins, ports] where switches hash: whether one of those that a port stands for sent nothing
     silent: BoolArray | None = None
+    # [bins, ports] how many readings found each down, where they are read
+    down: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     over: bool = False  # all messages came: nothing is under way at the end
 
     def bin_of(self, at_us: FloatArray) -> npt.NDArray[np.int64]:

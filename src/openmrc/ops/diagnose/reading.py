@@ -11,15 +11,16 @@ import numpy as np
 from openmrc.errors import InputError
 from openmrc.fabric.model import BoolArray, Fabric
 from openmrc.fabric.ways import routes
-from openmrc.ops.diagnose.observed import FloatArray, Observed, Packets
+from openmrc.ops.diagnose.observed import MOMENT_US, FloatArray, Observed, Packets
 from openmrc.ops.records import Record
-from openmrc.run.ports import TICK, TICKS_MAX
+from openmrc.run.ports import BIN_RTTS, FINE, TICK, TICKS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
 
 EDGES_MAX = 2 * TICKS_MAX + 1  # of ticks: some begin or end where nothing is counted
-MOMENT_US = 1e-6  # just before
+
+MERGED = 1.5  # ticks that are one are at least two
 
 Span = tuple[int, float, float]  # a directed port that was down, from when until when, us
 
@@ -37,7 +38,7 @@ def observed(record: Record) -> Observed:
     counted = bool(each["packets_out"].any())
     return Observed(
         fabric=known,
-        lost=joined(lost, told_down(known, _both_ways(known, _spans(record)), lost)),
+        lost=joined(lost, told_down(known, _said(record, edges_us, each["down"]), lost)),
         answered=answered,
         edges_us=edges_us,
         sent=each["packets"],
@@ -55,6 +56,7 @@ def observed(record: Record) -> Observed:
         ),
         silent=_silent(record),
         over=is_over(record),
+        down=each["down"] if record.outline is None else each["down"][:0],
     )
 
 
@@ -141,13 +143,40 @@ def joined(some: Packets, more: Packets) -> Packets:
     return both.take(np.argsort(both.sent_us, kind="stable"))
 
 
-def _both_ways(known: Fabric, spans: Sequence[Span]) -> list[Span]:
-    """The same of both directions of a link."""
-    return [
-        (port, since_us, until_us)
-        for own, since_us, until_us in spans
-        for port in (own, int(known.port_reverse[own]))
+def _tick_us(record: Record) -> float:
+    """How long after one another ports are read."""
+    return record.rtt_us * BIN_RTTS / FINE
+
+
+def _said(record: Record, edges_us: FloatArray, down: FloatArray) -> list[Span]:
+    """The ports that were down, as NICs say of both directions of their links, and as those between
+    switches were found when they were read. Where switches hash these are no ports of a path.
+    """
+    known, nics = record.known, _spans(record)
+    found = [
+        (it, since_us, until_us)
+        for own, since_us, until_us in nics
+        for it in (own, int(known.port_reverse[own]))
     ]
+    if record.outline is None:
+        between = (known.port_switch >= 0) & (known.port_peer_switch >= 0)
+        found += read_down(edges_us, down * between, _tick_us(record))
+    return found
+
+
+def read_down(edges_us: FloatArray, down: FloatArray, tick_us: float) -> list[Span]:
+    """Return the ports that readings [ticks, ports] found down, and the first and the last time.
+    Where several ticks are one nobody knows when in it.
+    """
+    single = np.diff(edges_us) < MERGED * tick_us
+    found = []
+    for port in np.flatnonzero(down.any(axis=0)).tolist():
+        ticks = np.flatnonzero((down[:, port] > 0) & single)
+        for run in np.split(ticks, np.flatnonzero(np.diff(ticks) > 1) + 1):
+            if len(run):
+                first_us, last_us = edges_us[[run[0] + 1, run[-1] + 1]].tolist()
+                found.append((port, first_us - MOMENT_US, last_us - MOMENT_US))
+    return found
 
 
 def _spans(record: Record) -> list[Span]:

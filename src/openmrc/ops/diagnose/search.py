@@ -23,7 +23,7 @@ from openmrc.ops.diagnose.components import HALF, SWITCH, Component, Table, plan
 from openmrc.ops.diagnose.counters import counters, unanswered
 from openmrc.ops.diagnose.crossed import arrived, crossed, split
 from openmrc.ops.diagnose.met import meet
-from openmrc.ops.diagnose.observed import FloatArray, Observed
+from openmrc.ops.diagnose.observed import MOMENT_US, FloatArray, Observed
 from openmrc.ops.diagnose.runs import (
     DEAD,
     NARROW,
@@ -410,16 +410,22 @@ class Search:
         return np.asarray(told[n[of.ravel()] == 2])
 
     def _stayed_up(self, component: int, said: IntArray) -> float:
-        """How much the ports of NICs that stayed up speak against what took others down, if these
-        said that they went down or came back meanwhile.
+        """How much the ports that stayed up speak against what took others down, if these said that
+        they went down or came back meanwhile: of NICs, which know when, and those between switches,
+        if they were read meanwhile, and never found down.
         """
         fabric, own = self.seen.fabric, np.array(self.table.rows[component].ports)
-        own = own[(fabric.port_nic[own] >= 0) | (fabric.port_peer_nic[own] >= 0)]
-        up = np.setdiff1d(own, self.seen.lost.routes[said, 0])
+        at_us, down = self.seen.lost.sent_us[said], self.seen.down
+        between = (fabric.port_nic[own] < 0) & (fabric.port_peer_nic[own] < 0)
+        if len(said) and len(down):
+            span_us = np.array([at_us.min(), at_us.max() + 2 * MOMENT_US])
+            first, last = self.seen.bin_of(span_us).tolist()
+            between &= (last == first) | down[first : last + 1, own].any(axis=0)
+        up = np.setdiff1d(own[~between], self.seen.lost.routes[said, 0])
         return float(-2 * chance.REPORTED_NATS * len(up))
 
     def _nested(self, one: Fault, other: Fault) -> bool:
-        """Whether two faults share links at one time."""
+        """Whether two faults share links at one time, and ports do not tell one from the other."""
         around = self.seen.rtt_us
         at_once = any(
             since_us - around <= end and until_us + around >= begin
@@ -427,7 +433,8 @@ class Search:
             for begin, end in other.spans_us
         )
         same = one.component == other.component
-        return at_once and (same or self.table.shared(one.component, other.component))
+        alike = one.told == other.told or same
+        return at_once and alike and (same or self.table.shared(one.component, other.component))
 
     def _moved(self, component: int, losses: IntArray, rate: float) -> FloatArray:
         losses = losses[self.seen.lost.ev[losses] >= 0]  # and not what a NIC said of its own port

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-ASIDE = 0.09
+ASIDE = 0.04
 
 
 def probability(ahead_nats: float) -> float:

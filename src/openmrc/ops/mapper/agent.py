@@ -33,8 +33,10 @@ out. The processing of each probe is compiled (`tally`).
 each NIC of its T0 sends it, and in which order. A probe is lost if one that the same NIC sent after
 it, on any plane, has arrived, and then a check of the receiver's own, half of `margin_ps` ago: a
 sender may stand still between any two. A receiver does not report on a NIC from which nothing
-arrives: it may be switched off. Periods are counted, not timed, so an agent that is late skips
-nothing.
+arrives: it may be switched off. On an ordinary network nothing returns that could be a check: there
+the time of `margin_ps` grows by what a later probe has overtaken, for a busy host hands on what
+came to one core long after what came to another. Periods are counted, not timed, so an agent that
+is late skips nothing.
 """
 
 from __future__ import annotations

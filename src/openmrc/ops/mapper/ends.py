@@ -19,6 +19,7 @@ over paths they take one path from host to host.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import struct
@@ -51,6 +52,11 @@ from openmrc.units import PS_BITS, parse_rate
 HOSTS_MAX = 1024
 CLASS = 46 << 2  # of control packets, as in a fabric
 RECEIVE_BYTES = 1 << 20
+# What the kernel keeps for a host whose link address it does not know (unres_qlen_bytes) is on the
+# socket's account. Without room for all of it a plane whose cable was cut, or a host that is off,
+# would keep the probes of every other plane from leaving.
+UNRESOLVED_BYTES, SEND_BYTES_MAX = 212_992, 1 << 28
+SO_SNDBUFFORCE = 32
 IP_PKTINFO, IPV6_PKTINFO = 8, 50
 Address = IPv4Address | IPv6Address
 
@@ -183,6 +189,10 @@ class Datagrams:
         )
         self.socket.setsockopt(level, option, CLASS)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        room = min(self._names.shape[0] * self._names.shape[1] * UNRESOLVED_BYTES, SEND_BYTES_MAX)
+        for buffer in (socket.SO_SNDBUF, SO_SNDBUFFORCE):  # what root may have, where it is
+            with contextlib.suppress(PermissionError):
+                self.socket.setsockopt(socket.SOL_SOCKET, buffer, room)
         try:
             self.socket.bind(("", probe.PORT))
         except OSError as error:

@@ -235,6 +235,11 @@ def _count(t, now_ps, who, wire_period, place):
         peer.latest_ps = now_ps
         t.rank[who, :] = 0
         return
+    # Without checks, what a later probe has overtaken tells how late others may come.
+    if b.may_check == 0 and rank <= peer.frontier and t.rank[who, cell] == MISSED:
+        b.late_ps = max(b.late_ps, float(now_ps - t.rank_ps[who, cell] - b.margin_ps))
+    elif b.may_check == 0 and peer.frontier < rank < peer.latest:
+        b.late_ps = max(b.late_ps, float(now_ps - peer.latest_ps))
     if rank <= peer.frontier:
         if t.rank[who, cell] == MISSED and b.n_late < LOSSES_MAX:
             _tell(t.late, b.n_late, number, turn, t.rank_ps[who, cell])
