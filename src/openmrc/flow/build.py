@@ -85,7 +85,7 @@ def fluid(
     flow.line = np.repeat(np.arange(n_lines), stripes)
     flow.part = np.tile(np.arange(stripes), n_lines)
     flow.entry = fs.IDLE
-    flow.burden = flow.crowd = flow.portion = 1
+    flow.burden = flow.crowd = flow.portion = flow.yields = flow.claim = 1
     flow.paced, flow.round_left = UNPACED, c.room_bytes
     flow.answers = np.repeat(_answers(traffic, sizes), stripes)
     entry = records(traffic.n_msgs, fs.ENTRY)

@@ -21,6 +21,17 @@ from openmrc.flow.state import DATA
 # answered by themselves, and by how much of a fair rate NSCC gives flows more or less.
 ANSWERED = 0.6
 SPREAD = 0.2
+# And what a flow has beside one with a queue less on its way, in the end; and how many BDPs are
+# sent until it has.
+YIELD, EVEN = 0.1, 10.0
+
+
+def yields(windows: Floats) -> Floats:
+    """How much less a flow, of so many BDPs, has for each queue that it crosses beyond the first:
+    delays of all its queues add up, and those of its neighbours are at their target with one.
+    """
+    found: Floats = YIELD + (1 - YIELD) * np.minimum(1, EVEN / np.maximum(windows, NEAR))
+    return found
 
 
 def keep(

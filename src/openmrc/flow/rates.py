@@ -174,7 +174,7 @@ def _fill(fl):
     for i in range(c.n_met):
         flow = fl.flow[fl.met[i]]
         flow.fixed = 0
-        lowest = min(lowest, flow.rate_max / flow.portion)
+        lowest = min(lowest, flow.rate_max / flow.claim)
     for i in range(c.n_pools):
         pool = fl.pool[fl.considered[i]]
         pool.shared = max(pool.bytes_per_ps - pool.faint, 0.0)
@@ -184,7 +184,7 @@ def _fill(fl):
         node = int(pool.head)
         while node >= 0:
             flow = fl.flow[node // WAY]
-            pool.weight += _weight(flow, node % WAY) * flow.portion
+            pool.weight += _weight(flow, node % WAY) * flow.claim
             pool.waiting += 1
             node = int(fl.behind[node])
     open_pools = int(c.n_pools)
@@ -214,7 +214,7 @@ def _fill(fl):
             f = node // WAY
             node = int(fl.behind[node])
             if fl.flow[f].fixed == 0:
-                _fix(fl, f, share * fl.flow[f].portion)
+                _fix(fl, f, share * fl.flow[f].claim)
 
 
 @inner
@@ -225,7 +225,7 @@ def _fix_those_below(fl, share, least):
     for i in range(c.n_met):
         f = int(fl.met[i])
         flow = fl.flow[f]
-        if flow.fixed == 0 and (least < 0 or flow.rate_max <= share * flow.portion):
+        if flow.fixed == 0 and (least < 0 or flow.rate_max <= share * flow.claim):
             _fix(fl, f, flow.rate_max)
             found = True
     return found
@@ -245,7 +245,7 @@ def _fix(fl, f, rate):
         if pool.met:
             weight = _weight(flow, k)
             pool.left = max(pool.left - rate * weight, 0.0)
-            pool.weight = max(pool.weight - weight * flow.portion, TINY)
+            pool.weight = max(pool.weight - weight * flow.claim, TINY)
             pool.waiting -= 1
 
 
@@ -275,6 +275,25 @@ def _is_stale(fl):
 
 
 @inner
+def _cross(fl):
+    """Count the pools with queues that each flow met crosses, beyond the first: of each it has
+    less than its neighbours (`crowded`). True if any has other claims than before.
+    """
+    found = False
+    for i in range(fl.c[0].n_met):
+        flow = fl.flow[fl.met[i]]
+        crosses = 0
+        for k in range(LAST, DATA):
+            r = int(fl.way[fl.met[i], k])
+            if r >= 0 and _is_full(fl.pool[r]) and fl.behind[fl.pool[r].head] >= 0:
+                crosses += 1
+        claim = flow.portion * flow.yields ** max(crosses - 1, 0)
+        found = found or claim != flow.claim
+        flow.claim = claim
+    return found
+
+
+@inner
 def compute(fl, now):
     """Compute the rates that what is dirty or fresh can affect; `met` has the flows. Call `forget`
     once they are used.
@@ -296,13 +315,18 @@ def compute(fl, now):
     c.n_dirty = 0
     first = 0
     again = 0
+    crossed = False
     while True:
         _spread(fl, first, now)
         _fill(fl)
         first = int(c.n_pools)
         if not _overloaded(fl):
+            if not crossed:
+                crossed = True
+                if _cross(fl):
+                    continue
             again += 1
-            if again == ANSWERED or not _is_stale(fl):
+            if again >= ANSWERED or not _is_stale(fl):
                 break
 
 

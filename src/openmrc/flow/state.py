@@ -46,7 +46,9 @@ FLOW = record_type(
     ("burden", "f8"),  # what the last port carries for each byte: more where headers are trimmed
     ("crowd", "f8"),  # the same of the pools between switches
     ("spread", "f8"),  # by how much of a fair rate its own is drawn to be more or less
-    ("portion", "f8"),  # of a fair rate, for the present message
+    ("portion", "f8"),  # of a fair rate, for the present message,
+    ("yields", "f8"),  # of which it has so much less for each queue beyond the first
+    ("claim", "f8"),  # both
     ("drops", "f8"),  # how many of each packet of its first window are dropped
     ("at", "i8"),
     ("timer_at", "i8"),  # its earliest entry in the heap

@@ -162,6 +162,8 @@ class FlowWorld(Told):
         if self.transport.cc != "none":
             windows = np.repeat(each, self.ends.bundle) / (values.base_rtt_ps * rate)
             flow.spread = full * crowded.SPREAD * np.minimum(windows, 1)
+        if self.transport.cc == "nscc":
+            flow.yields = crowded.yields(windows)
         if isinstance(self.transport, RoceTransport):
             return
         frames = framing(self.transport.rules, self.transport.srv6)
