@@ -19,7 +19,7 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -136,9 +136,11 @@ def opened(
         at, hearing = _hearing(planes, port)
         for plane, hears in zip(planes, hearing, strict=True):
             kept.append(Sockets(plane, at, hears, []))
+        taken: set[int] = set()  # answers name a path by its source port alone (MRC 2.6)
         for one in kept:
             for _ in range(sources):
-                one.sends.append(_sending(one.plane))
+                one.sends.append(_sending(one.plane, taken))
+                taken.add(one.sends[-1][0])
         yield kept
     except BaseException as error:
         for one in kept:
@@ -193,10 +195,14 @@ def _listen(one: socket.socket, plane: Plane) -> None:
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, udp.BUFFER_BYTES)
 
 
-def _sending(plane: Plane) -> tuple[int, socket.socket]:
-    """A free source port of RoCEv2's range, and its socket, which receives nothing."""
+def _sending(plane: Plane, taken: Collection[int]) -> tuple[int, socket.socket]:
+    """A free source port of RoCEv2's range that is not `taken`, and its socket, which receives
+    nothing.
+    """
     for _ in range(SOURCES_TRIED):
         port = SOURCE_BASE + random.randrange(SOURCE_PORTS)
+        if port in taken:
+            continue
         try:
             one = bound(plane, port)
         except OSError as error:
