@@ -54,6 +54,15 @@ RULES = {
         "loss.py", "    q.rtt_largest[again] = max(q.rtt_largest[again], rtt)",
         "    for k in range(2):\n        q.rtt_largest[k] = max(q.rtt_largest[k], rtt)",
     ),
+    "forgotten in time": Rule(
+        "what waits is judged when long round trips are forgotten", "7",
+        "loss.py", "    if q.overdue_at != es.NEVER:  # long", "    if False:  # long",
+    ),
+    "forgotten sooner": Rule(
+        "four other round trips halve the memory of a long one", "7",
+        "loss.py", "    early = period // 2 if q.rtt_samples >= RTT_TURN_SAMPLES else 0",
+        "    early = 0",
+    ),
     "trims as round trips": Rule(
         "a trim at the last hop says how long answers may take", "7",
         "loss.py", "    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))", "    return",
@@ -100,8 +109,13 @@ RULES = {
     ),
     "silent planes": Rule(
         "a plane that loses many packets in a row is silent", "12",
-        "beliefs.py", "    if plane.n_good == 0 or plane.losses >=",
-        "    if plane.n_good == 0 or plane.losses < 0 and plane.losses >=",
+        "beliefs.py", "    if plane.n_good == 0 or _is_silent(st, q, plane, k):",
+        "    if plane.n_good == 0:",
+    ),
+    "silent beside others": Rule(
+        "a plane is silent only if no other one loses as much", "12",
+        "beliefs.py", "    return (1.0 - best / evs.WHOLE) ** plane.losses <= CHANCE",
+        "    return True",
     ),
     "silent for the NIC": Rule(
         "the queue pairs of a NIC learn together that a plane is silent", "12",
@@ -241,7 +255,9 @@ def scenarios() -> dict[str, str]:
     found["half a T0"] = all_to_all + half + mrc
     found["untrimmed"] = _with("trim", "false", one_mb + DEAD_LINKS) + mrc
     found["untrimmed half a T0"] = _with("trim", "false", all_to_all + half) + mrc
-    found["untrimmed incast"] = _with("trim", "false", ROWS["incast 16"].text(()))
+    untrimmed = _with("trim", "false", ROWS["incast 16"].text(()))
+    two = untrimmed.replace("planes = 8", "planes = 2").replace("100Gbps", "400Gbps")
+    found["untrimmed incast"], found["the same on two planes"] = untrimmed, two
     return found
 
 

@@ -51,6 +51,25 @@ def test_row_12_a_plane_that_delivers_nothing_is_silent_within_three_round_trips
     assert pair.q.n_epochs == 0
 
 
+def test_row_12_what_all_planes_lose_alike_is_no_silence() -> None:
+    """As a full queue at the receiver does where nothing trims, in a burst's last packets."""
+    pair = Pair(planes=4, evs=8, mpr=1024)
+    for seq in range(160, 200):
+        pair.drop(seq=seq)
+    pair.post(200 * 4096)
+    silent = 0
+
+    def is_over() -> bool:
+        nonlocal silent
+        silent = max(silent, *(int(pair.plane(k).silent) for k in range(4)))
+        return pair.settled()
+
+    pair.until(is_over)
+    pair.assert_intact()
+    assert (silent, pair.q.n_epochs) == (0, 0)
+    assert pair.q.n_inferred >= 36
+
+
 @long
 def test_row_12_a_silent_plane_returns_with_its_first_revived_ev() -> None:
     pair = Pair(planes=4, evs=8, mpr=1024)

@@ -15,6 +15,7 @@ from openmrc.engine.policy import PATHS_MRC, REVERSE_PROBED
 from openmrc.jit import compiled, inlined, inner
 
 LAST_PATH_LOSSES = 3  # row 10
+CHANCE = 1 / 256  # of a run of losses that is not blamed on its plane
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
 MARKS_TO_LEAVE = 8  # row 23
 DEMOTIONS_MAX = 100  # higher counts change nothing, and the field holds this one
@@ -35,6 +36,7 @@ def on_loss(st, q, ev, sent_at, nominal, now):
         return  # the port's state explains the loss: the path is not to blame
     if e.blame != 0:
         evs.note_outcome(st.blame[e.blame], 0)
+    evs.note_outcome(plane, 0)
     if sent_at > plane.delivered_at:
         if plane.losses == 0:
             plane.first_lost_at = sent_at
@@ -47,13 +49,27 @@ def on_loss(st, q, ev, sent_at, nominal, now):
     payload = nominal - int(st.config[0].nominal_overhead)
     _demote(st, q, plane, ev, evs.LOSS, now)
     evs.note_lost(st.blame[e.blame], payload)
-    # Half of the rotation lost packets in a row and nothing was delivered: the plane is to blame,
-    # not its paths. Trying the backups one after the other would cost another round trip each.
-    if plane.n_good == 0 or plane.losses >= max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
+    if plane.n_good == 0 or _is_silent(st, q, plane, k):
         _silence(st, q, plane, payload, now)
         return
     _keep_floor(st, q, plane, k, now)
     rotation.refresh_planes(st, q, now)
+
+
+@inner
+def _is_silent(st, q, plane, k):
+    """Whether a plane is to blame for what it lost, not its paths: half of the rotation lost
+    packets in a row and nothing was delivered, and so many losses are no chance by what the best
+    other plane loses. Trying the backups one after the other would cost a round trip each. Where
+    nothing trims, full queues at the receiver lose such runs on all planes.
+    """
+    if plane.losses < max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
+        return False
+    best = 0
+    for other in range(q.n_planes):
+        if other != k and (q.planes_ok >> other) & 1:
+            best = max(best, st.plane[q.plane0 + other].delivers)
+    return (1.0 - best / evs.WHOLE) ** plane.losses <= CHANCE
 
 
 @inner
@@ -134,6 +150,7 @@ def on_delivery(st, q, ev, sent_at, nominal, now):
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
         rotation.answer_on(plane, e.value, 1)
     plane.heard_at = now
+    evs.note_outcome(plane, 1)
     if sent_at > plane.delivered_at:
         plane.delivered_at = sent_at
         plane.proven = ev

@@ -27,7 +27,9 @@ from openmrc.jit import inlined, inner
 from openmrc.units import S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
-RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
+# How long a round trip counts as recent: one to two such periods; half as long, if so many were
+# measured since.
+RTT_TURN_RTTS, RTT_TURN_SAMPLES = 8, 4
 QUERY_DOUBLINGS = 3  # of the probes that are sent at once, and then of the time between them
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
@@ -55,6 +57,15 @@ def note_rtt(q, again, rtt):
     overtake data.
     """
     q.rtt_largest[again] = max(q.rtt_largest[again], rtt)
+    q.rtt_samples += 1
+
+
+@inlined
+def note_passed(q):
+    """A probe was answered. It tells when the round trips of before are no longer those of now, and
+    not how long data may take: it may be alone on its path.
+    """
+    q.rtt_samples += 1
 
 
 @inlined
@@ -87,12 +98,15 @@ def patience(q, again, now):
     """The age from which a packet's answer is overdue, ps (rows 7, 8): the largest recent round
     trip of its kind, plus an allowance.
     """
-    if now >= q.rtt_turn_at:
-        recent = now < q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt
+    period = RTT_TURN_RTTS * q.base_rtt
+    early = period // 2 if q.rtt_samples >= RTT_TURN_SAMPLES else 0
+    if now >= q.rtt_turn_at - early:
+        recent = now < q.rtt_turn_at + period
         for k in range(2):
             q.rtt_before[k] = q.rtt_largest[k] if recent else 0
             q.rtt_largest[k] = 0
-        q.rtt_turn_at = now + RTT_TURN_RTTS * q.base_rtt
+        q.rtt_samples = 0
+        q.rtt_turn_at = now + period
     rtt = max(max(q.rtt_largest[again], q.rtt_before[again]), q.base_rtt)
     return rtt + allowance(q, rtt)
 
@@ -465,6 +479,9 @@ def judge_overdue(st, q, now):
             else:
                 q.doubt = min(q.doubt, s.sent_at)
         seq += 1
+    if q.overdue_at != es.NEVER:  # long round trips are forgotten then, and less time is allowed
+        soon = q.rtt_turn_at - RTT_TURN_RTTS * q.base_rtt // 2
+        q.overdue_at = min(q.overdue_at, soon if soon > now else q.rtt_turn_at)
     if q.doubt != es.NEVER:
         if q.query_at <= now:
             q.query_at = _query(st, q, now)

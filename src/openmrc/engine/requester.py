@@ -438,7 +438,7 @@ def on_sack(st, q, p, now):
         _on_probe_answer(st, q, p, marked, now)
     else:
         trigger = cack + es.signed(int(p.ack_offset), 16)
-        known = q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0
+        known = q.nxt - q.slot_mask - 1 <= trigger < q.nxt and trigger >= 0
         if known and not _only_header_came(trigger - base, p.bitmap, trigger <= cack):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             rtt = loss.without_quiet(q, rtt, now)
@@ -507,11 +507,14 @@ def _on_probe_answer(st, q, p, marked, now):
         sent_at = probes.on_query_answer(st, q, value, q.query_sent_at, skips, now)
         q.evidence_at = max(q.evidence_at, sent_at)
         q.again_evidence_at = max(q.again_evidence_at, sent_at)
+        loss.note_passed(q)
         loss.answered(q, now)
     elif q.n_bad > 0 or st.config[0].account:
         left_at = es.left_at(int(p.timestamp), now)
         sent_at = probes.on_probe_answer(st, q, value, number, left_at, skips, now)
-        q.evidence_at = max(q.evidence_at, sent_at)
+        if sent_at > 0:
+            q.evidence_at = max(q.evidence_at, sent_at)
+            loss.note_passed(q)
 
 
 @inner

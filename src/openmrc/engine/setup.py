@@ -412,6 +412,7 @@ def open_qp(st, qi):
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]
         plane.delivered_at = -1
+        plane.delivers = ev.WHOLE
         plane.heard_at = LONG_AGO
         plane.trial_id = plane.proven = plane.clean = -1
     q.state = RTS

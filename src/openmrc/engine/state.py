@@ -161,6 +161,7 @@ QP = record_type(
     ("rtt_largest", "i8", (2,)),
     ("rtt_before", "i8", (2,)),
     ("rtt_turn_at", "i8"),
+    ("rtt_samples", "i8"),
     ("rtt_least", "i8"),  # the smallest sample ever; `base_rtt` stops at T / 2 (MRC 4.6)
     ("two_packets", "i8"),  # time that two full packets take at a port
     ("finish_at", "i8"),  # everything SACKed, the transport ACK missing: probe then (row 17)
@@ -243,6 +244,7 @@ PLANE = record_type(
     ("trial_id", "i4"),
     ("n_good", "i2"),  # EVs GOOD or SKIP, active and backup
     ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none (recycling.py)
+    ("delivers", "i2"),  # share of what it delivered lately, of `ev.WHOLE`
     ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
     ("reverse_known", "i1"),  # its reverse EV delivered something, and no doubt came since
