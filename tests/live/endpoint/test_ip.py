@@ -243,7 +243,7 @@ def test_planes_that_nobody_names_are_interfaces_of_hardware(
 def test_no_two_planes_send_from_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer names the path by it alone."""
     numbers = iter([7, 7, 8, 8, 7, 9, 10])
-    monkeypatch.setattr(planes.random, "randrange", lambda _: next(numbers))
+    monkeypatch.setattr("random.randrange", lambda _: next(numbers))
     two = planes.find(["127.0.3.1", "127.0.3.2"])
     with planes.opened(two, 2, 0) as opened:
         ports = [source - state.SOURCE_BASE for one in opened for source, _ in one.sends]
