@@ -3,7 +3,7 @@
 By the model, what explains x nats more than chance is e^x times as probable; what explains nearly
 as much is said along with it.
 But in some runs what happened is nothing of what is looked at, however sure the best of that looks.
-How often is fitted to drawn runs that the code had not seen (`benchmarks/blind.py --fit`), as is
+How often is what held in drawn runs that the code had not seen (`benchmarks/blind.py --fit`), as is
 the part for which nats count if packets share fates that the model does not know: all of it.
 """
 
