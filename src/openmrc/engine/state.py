@@ -127,6 +127,7 @@ QP = record_type(
     ("index", "i4"),  # of this record, and of its random stream
     ("qpn", "i4"),
     ("peer_qpn", "i4"),
+    ("rtt_samples", "i4"),  # round trips measured since `rtt_turn_at` was set
     ("state", "i1"),
     ("error", "i1"),
     ("error_at", "i8"),
@@ -161,7 +162,6 @@ QP = record_type(
     ("rtt_largest", "i8", (2,)),
     ("rtt_before", "i8", (2,)),
     ("rtt_turn_at", "i8"),
-    ("rtt_samples", "i8"),
     ("rtt_least", "i8"),  # the smallest sample ever; `base_rtt` stops at T / 2 (MRC 4.6)
     ("two_packets", "i8"),  # time that two full packets take at a port
     ("finish_at", "i8"),  # everything SACKed, the transport ACK missing: probe then (row 17)
