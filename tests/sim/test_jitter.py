@@ -148,4 +148,4 @@ def test_one_plane_is_left_and_carries_on() -> None:
         stalls.append(stall_ms)
         assert goodput >= 0.97
     assert np.median(stalls) < 13
-    assert max(stalls) < 20
+    assert max(stalls) < 21
