@@ -133,14 +133,19 @@ def test_what_one_pair_of_hosts_loses_blames_neither() -> None:
     assert world.names() == set()
 
 
-def test_a_host_that_stands_still_between_any_two_probes_has_lost_none() -> None:
-    made = schedule(3, 2)
-    mine = [
+def heard_of_host_1(made: EndSchedule) -> list[Heard]:
+    """What host 1 sends to host 0 in two periods, in its order."""
+    return [
         Heard(SCHEDULED, plane, 1, period, place)
         for period in (0, 1)
         for place, (plane, route) in enumerate(zip(*agent_order(made, 1, period)[1:3], strict=True))
         if made.fabric.port_peer_nic[route[1]] == 0
     ]
+
+
+def test_a_host_that_stands_still_between_any_two_probes_has_lost_none() -> None:
+    made = schedule(3, 2)
+    mine = heard_of_host_1(made)
     for sent in range(2, len(mine)):
         agent = Agent(made, 0, 0)
         agent.arrive(MS, packed(mine[:sent]))
@@ -163,12 +168,7 @@ def test_a_host_that_stands_still_between_any_two_probes_has_lost_none() -> None
 def test_what_was_overtaken_once_is_waited_for_longer() -> None:
     """A busy host hands on what came to one core long after what came to another."""
     made = schedule(3, 2)
-    mine = [
-        Heard(SCHEDULED, plane, 1, period, place)
-        for period in (0, 1)
-        for place, (plane, route) in enumerate(zip(*agent_order(made, 1, period)[1:3], strict=True))
-        if made.fabric.port_peer_nic[route[1]] == 0
-    ]
+    mine = heard_of_host_1(made)
     agent = Agent(made, 0, 0)
 
     def lost(later: Heard, at_ms: int, after_ms: int) -> bool:

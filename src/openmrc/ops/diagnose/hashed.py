@@ -105,8 +105,7 @@ def _missing(record: Record, place: Place, every: Sequence[str]) -> dict[str, fl
     (since_us, begun_us), (over_us, until_us) = place.since_us, place.until_us
     during = (edges_us[1:] > since_us) & (edges_us[:-1] < until_us)
     whole = (edges_us[:-1] >= begun_us) & (edges_us[1:] <= over_us)
-    silent = whole.any() & ~out[whole].any(axis=0)
-    silent &= fabric.port_switch >= 0
+    silent = whole.any() & ~out[whole].any(axis=0) & (fabric.port_switch >= 0)
     on_links = gone[during].sum(axis=0)
     in_switches = inside(fabric, out, gone, each["dropped"])[during].sum(axis=0)
     found = {}
